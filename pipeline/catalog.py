@@ -1,0 +1,141 @@
+"""Finds the data files: what architectures, workloads, guests, … there are, by name.
+
+A user's own root (`--share DIR`, `.ktrial/` in the current folder, `~/.config/ktrial/`)
+holds folders of the same kinds as the shipped one and wins where names are the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from pipeline import kconfig, schema
+from pipeline.errors import UserError
+from pipeline.model import (
+    Architecture,
+    Fragment,
+    GuestShape,
+    ImageRecipe,
+    ProbeSpec,
+    Toolchain,
+    WorkloadSpec,
+)
+
+Item = TypeVar("Item")
+
+KTRIAL_NOTE = re.compile(r"^# ktrial: (.*)$", re.MULTILINE)
+
+
+def pick(kind: str, name: str, known: Mapping[str, Item]) -> Item:
+    """The one of that name, or a UserError with the nearest known name."""
+    try:
+        return known[name]
+    except KeyError:
+        raise UserError(f"unknown {kind} “{name}”", hint=schema.nearest(name, known)) from None
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All data files below the roots, the first root winning."""
+
+    data: Path
+    share: tuple[Path, ...]
+
+    @cached_property
+    def architectures(self) -> Mapping[str, Architecture]:
+        return self._records("architectures", Architecture)
+
+    @cached_property
+    def toolchains(self) -> Mapping[str, Toolchain]:
+        return self._records("toolchains", Toolchain)
+
+    @cached_property
+    def workloads(self) -> Mapping[str, WorkloadSpec]:
+        return self._records("workloads", WorkloadSpec)
+
+    @cached_property
+    def probes(self) -> Mapping[str, ProbeSpec]:
+        return self._records("probes", ProbeSpec)
+
+    @cached_property
+    def guests(self) -> Mapping[str, GuestShape]:
+        return self._records("vm_images/guests", GuestShape)
+
+    @cached_property
+    def images(self) -> Mapping[str, ImageRecipe]:
+        return self._each(
+            "vm_images",
+            "*/image.toml",
+            lambda path: schema.read(path, ImageRecipe, name=path.parent.name, folder=path.parent),
+            name=lambda path: path.parent.name,
+        )
+
+    @cached_property
+    def fragments(self) -> Mapping[str, Fragment]:
+        return self._each("kconfigs", "*.config", _read_fragment, name=lambda path: path.stem)
+
+    @cached_property
+    def scenarios(self) -> Mapping[str, Path]:
+        """Folder of each scenario."""
+        return self._each(
+            "patches",
+            "*/scenario.toml",
+            lambda path: path.parent,
+            name=lambda path: path.parent.name,
+        )
+
+    def architecture(self, name: str) -> Architecture:
+        """By name or alias (arm64 is aarch64, amd64 is x86_64)."""
+        by_alias = {
+            alias: each
+            for each in self.architectures.values()
+            for alias in (each.name, *each.aliases)
+        }
+        return pick("architecture", name, by_alias)
+
+    def native(self, machine: str) -> Architecture:
+        """The architecture of a host whose `uname -m` is `machine`."""
+        for each in self.architectures.values():
+            if machine in each.machines:
+                return each
+        raise UserError(
+            f"this host is a {machine}, for which there is no architecture file",
+            hint="name one with --arch",
+        )
+
+    def _records(self, folder: str, record: type[Item]) -> Mapping[str, Item]:
+        return self._each(
+            folder,
+            "*.toml",
+            lambda path: schema.read(path, record, name=path.stem),
+            name=lambda path: path.stem,
+        )
+
+    def _each(
+        self,
+        folder: str,
+        pattern: str,
+        read: Callable[[Path], Item],
+        *,
+        name: Callable[[Path], str],
+    ) -> Mapping[str, Item]:
+        found: dict[str, Path] = {}
+        for root in (*self.share, self.data):
+            for path in sorted((root / folder).glob(pattern)):
+                found.setdefault(name(path), path)
+        return {key: read(path) for key, path in sorted(found.items())}
+
+
+def _read_fragment(path: Path) -> Fragment:
+    text = path.read_text(encoding="utf-8")
+    note = KTRIAL_NOTE.search(text)
+    return Fragment(
+        name=path.stem,
+        path=path,
+        symbols=kconfig.parse_fragment(text),
+        description=note.group(1) if note else "",
+    )

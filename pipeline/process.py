@@ -1,0 +1,213 @@
+"""The one function that runs a subprocess.
+
+It logs the quoted command, keeps the output in a file as it comes, honours a
+shared deadline, and kills the whole process group when that passes or when the
+run is cancelled. (Git is driven through GitPython instead; see `repository`.)
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from pipeline.errors import InfraError
+from pipeline.scope import Scope
+
+POLL_SECONDS = 0.1
+GRACE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completed:
+    """What a command did. `output` is stdout and stderr as they came, or stdout alone."""
+
+    argv: tuple[str, ...]
+    exit_code: int
+    timed_out: bool
+    seconds: float
+    output: bytes
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0 and not self.timed_out
+
+    @property
+    def text(self) -> str:
+        return self.output.decode("utf-8", errors="replace")
+
+    @property
+    def command(self) -> str:
+        return shlex.join(self.argv)
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    scope: Scope,
+    log: Path | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    merge_stderr: bool = True,
+    on_line: Callable[[str], None] | None = None,
+) -> Completed:
+    """Run a command to its end and return what it did; it raises nothing for a bad exit.
+
+    `log`: appended to, with the quoted command as its first line. `on_line`: called
+    with each whole line of output, for progress. `merge_stderr=False` keeps stderr out
+    of `output` (it still goes to the log). `env` is the whole environment of the
+    command; None hands on this process's own.
+
+    Raises:
+        InfraError: the program is not there.
+        Cancelled: the run was cancelled; the process group is gone by then.
+    """
+    words = tuple(str(word) for word in argv)
+    with open(log or os.devnull, "ab") as sink:
+        sink.write(f"$ {shlex.join(words)}\n".encode())
+        sink.flush()
+        started = time.monotonic()
+        process = _start(
+            words, sink, cwd=cwd, env=env, has_stdin=stdin is not None, merge_stderr=merge_stderr
+        )
+        pump = _Pump(process, stdin, sink, on_line)
+        with process:
+            try:
+                finished = pump.drain(scope)
+            finally:
+                _kill_group(process)
+    return Completed(
+        argv=words,
+        exit_code=process.returncode,
+        timed_out=not finished,
+        seconds=time.monotonic() - started,
+        output=bytes(pump.output),
+    )
+
+
+def check(completed: Completed, what: str, *, hint: str = "") -> Completed:
+    """Return `completed`, or raise InfraError with its last lines where it failed."""
+    if completed.ok:
+        return completed
+    how = "took too long" if completed.timed_out else f"exited with {completed.exit_code}"
+    lines = [line for line in completed.text.splitlines() if line.strip()]
+    raise InfraError(f"{what} {how}: {' | '.join(lines[-3:])[-600:]}", hint=hint)
+
+
+def _start(
+    words: tuple[str, ...],
+    sink: IO[bytes],
+    *,
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    has_stdin: bool,
+    merge_stderr: bool,
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merge_stderr else sink,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        missing = cwd if cwd and not cwd.is_dir() else words[0]
+        raise InfraError(
+            f"cannot run {words[0]}: {missing} is not there",
+            hint="`ktrial doctor` tells how to get it",
+        ) from error
+
+
+class _Pump:
+    """Moves a command's bytes until it closes its output."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        stdin: bytes | None,
+        sink: IO[bytes],
+        on_line: Callable[[str], None] | None,
+    ) -> None:
+        assert process.stdout is not None
+        self._process = process
+        self._stdout = process.stdout
+        self._pending = stdin or b""
+        self._sink = sink
+        self._on_line = on_line
+        self._partial = b""
+        self.output = bytearray()
+
+    def drain(self, scope: Scope) -> bool:
+        """True where the command ended by itself, False where the deadline passed."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stdout, selectors.EVENT_READ, self._read)
+            if self._process.stdin is not None:
+                os.set_blocking(self._process.stdin.fileno(), False)
+                selector.register(self._process.stdin, selectors.EVENT_WRITE, self._feed)
+            while not scope.expired:
+                scope.check()
+                for key, _ in selector.select(scope.remaining(POLL_SECONDS)):
+                    if not key.data():
+                        selector.unregister(key.fileobj)
+                        if key.fileobj is self._stdout:
+                            return _wait(self._process, scope)
+        return False
+
+    def _read(self) -> bool:
+        chunk = os.read(self._stdout.fileno(), 1 << 16)
+        self.output += chunk
+        self._sink.write(chunk)
+        self._sink.flush()
+        if self._on_line:
+            *lines, self._partial = (self._partial + chunk).split(b"\n")
+            for line in lines:
+                self._on_line(line.decode("utf-8", errors="replace"))
+        return bool(chunk)
+
+    def _feed(self) -> bool:
+        assert self._process.stdin is not None
+        try:
+            sent = os.write(self._process.stdin.fileno(), self._pending[: 1 << 16])
+            self._pending = self._pending[sent:]
+        except BrokenPipeError:
+            self._pending = b""
+        if not self._pending:
+            self._process.stdin.close()
+        return bool(self._pending)
+
+
+def _wait(process: subprocess.Popen[bytes], scope: Scope) -> bool:
+    """Wait for a command that has closed its output; False where the deadline passed."""
+    while process.poll() is None:
+        scope.check()
+        if scope.expired:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End whatever is left of the command's session: politely, then not."""
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, signum)
+        except (ProcessLookupError, PermissionError):
+            break
+        if process.poll() is not None:
+            continue
+        try:
+            process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()

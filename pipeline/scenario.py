@@ -1,0 +1,240 @@
+"""Scenarios: `patches/NAME/scenario.toml`, or what the command line describes in its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipeline import catalog, schema
+from pipeline.catalog import Catalog
+from pipeline.errors import UserError
+from pipeline.model import KernelPlan, Role, Scenario, Series, Table, TreeSpec, WorkloadRun
+
+FILE = "scenario.toml"
+Scalar = str | int | float | bool
+ReadFiles = Callable[[Sequence[Path], str], Series]
+Bind = Callable[[str, str, Mapping[str, Scalar]], WorkloadRun]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelEntry:
+    """A kernel in the file: the patches (file names) on top of base or of another kernel."""
+
+    name: str
+    role: Role
+    on: str | None = None
+    patches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadEntry:
+    """A workload in the file, with the parameters that differ from its defaults."""
+
+    use: str
+    label: str = ""
+    parameters: Mapping[str, Scalar] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Other kernels for other trees: used where the tree's version is at least `since`."""
+
+    name: str
+    since: str
+    note: str
+    kernels: tuple[KernelEntry, ...]
+    tree: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioFile:
+    """The keys of scenario.toml."""
+
+    folder: Path
+    title: str
+    posted: str
+    tree: str
+    kernels: tuple[KernelEntry, ...]
+    guests: tuple[str, ...]
+    base: str = "HEAD"
+    summary: str = ""
+    architectures: tuple[str, ...] = ()
+    kconfigs: tuple[str, ...] = ()
+    image: str = "bench"
+    workloads: tuple[WorkloadEntry, ...] = ()
+    probes: tuple[str, ...] = ()
+    boots: int = 1
+    tables: tuple[Table, ...] = ()
+    variants: tuple[Variant, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """What the command line says in place of the scenario; empty means as the scenario says."""
+
+    architectures: tuple[str, ...] = ()
+    kconfigs: tuple[str, ...] = ()
+    guests: tuple[str, ...] = ()
+    image: str = ""
+    workloads: tuple[WorkloadEntry, ...] = ()
+    probes: tuple[str, ...] = ()
+    boots: int = 0
+
+
+def load(folder: Path) -> ScenarioFile:
+    """Read and check a scenario's file. UserError names the file, the key and what to type."""
+    path = folder / FILE
+    found = schema.read(path, ScenarioFile, folder=folder)
+    for kernels in (found.kernels, *(variant.kernels for variant in found.variants)):
+        _check_kernels(path, kernels)
+    if found.boots < 1:
+        raise UserError(f"{path}: boots: expected 1 or more, not {found.boots}")
+    return found
+
+
+def _check_kernels(path: Path, kernels: tuple[KernelEntry, ...]) -> None:
+    seen: dict[str, KernelEntry] = {}
+    for kernel in kernels:
+        if kernel.name in seen:
+            raise UserError(f"{path}: kernels: “{kernel.name}” is there twice")
+        if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", kernel.name):
+            raise UserError(
+                f"{path}: kernels: “{kernel.name}” is no name",
+                hint="use lower-case letters, digits, - and _",
+            )
+        if kernel.on is not None:
+            catalog.pick(f"kernel in {path}: on =", kernel.on, seen)
+        seen[kernel.name] = kernel
+    if not any(kernel.role is Role.PATCHED for kernel in kernels):
+        raise UserError(f"{path}: kernels: none is on trial", hint='give one role = "patched"')
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """5.10.262-rc1 as numbers to compare by: (5, 10, 262)."""
+    return tuple(int(part) for part in re.findall(r"\d+", version.split("-", maxsplit=1)[0]))
+
+
+def _chosen(found: ScenarioFile, version: str) -> Variant | None:
+    fitting = [v for v in found.variants if version_key(version) >= version_key(v.since)]
+    return max(fitting, key=lambda variant: version_key(variant.since), default=None)
+
+
+def resolve(
+    found: ScenarioFile,
+    *,
+    tree: TreeSpec,
+    version: str,
+    shelf: Catalog,
+    native: str,
+    read_files: ReadFiles,
+    bind: Bind,
+) -> Scenario:
+    """The scenario for a tree of that kernel version, with every name looked up."""
+    variant = _chosen(found, version)
+    kernels = variant.kernels if variant else found.kernels
+    scenario = Scenario(
+        name=found.name,
+        title=found.title,
+        posted=found.posted,
+        tree=tree,
+        kernels=tuple(_kernel(found.folder, kernel, read_files) for kernel in kernels),
+        architectures=found.architectures or (native,),
+        fragments=found.kconfigs,
+        guests=found.guests,
+        image=found.image,
+        workloads=_workloads(found.workloads, bind),
+        probes=found.probes,
+        boots=found.boots,
+        tables=found.tables,
+        variant=variant.name if variant else "",
+        notes=(variant.note,) if variant and variant.note else (),
+    )
+    return checked(scenario, shelf)
+
+
+def _kernel(folder: Path, entry: KernelEntry, read_files: ReadFiles) -> KernelPlan:
+    paths = [folder / name for name in entry.patches]
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"{folder / FILE}: kernels: {path} is not there")
+    series = read_files(paths, entry.name) if paths else None
+    return KernelPlan(name=entry.name, role=entry.role, on=entry.on, series=series)
+
+
+def _workloads(entries: Sequence[WorkloadEntry], bind: Bind) -> tuple[WorkloadRun, ...]:
+    runs: list[WorkloadRun] = []
+    for entry in entries:
+        label = entry.label or entry.use
+        if any(run.label == label for run in runs):
+            raise UserError(f"two workloads are called “{label}”", hint="give one a label")
+        runs.append(bind(entry.use, label, entry.parameters or {}))
+    return tuple(runs)
+
+
+def for_series(
+    kernels: tuple[KernelPlan, ...],
+    *,
+    name: str,
+    title: str,
+    tree: TreeSpec,
+    native: str,
+) -> Scenario:
+    """What is tried when nobody says more: one small guest, hackbench, memory before and after."""
+    return Scenario(
+        name=name,
+        title=title,
+        posted="",
+        tree=tree,
+        kernels=kernels,
+        architectures=(native,),
+        fragments=(),
+        guests=("smp2",),
+        image="bench",
+        workloads=(),
+        probes=("slab-memory",),
+        boots=1,
+    )
+
+
+def override(scenario: Scenario, wanted: Overrides, *, shelf: Catalog, bind: Bind) -> Scenario:
+    """The scenario as the command line wants it."""
+    changed = replace(
+        scenario,
+        architectures=tuple(
+            dict.fromkeys(shelf.architecture(name).name for name in wanted.architectures)
+        )
+        or scenario.architectures,
+        fragments=tuple(dict.fromkeys((*scenario.fragments, *wanted.kconfigs))),
+        guests=wanted.guests or scenario.guests,
+        image=wanted.image or scenario.image,
+        workloads=_workloads(wanted.workloads, bind) or scenario.workloads,
+        probes=wanted.probes or scenario.probes,
+        boots=wanted.boots or scenario.boots,
+    )
+    return checked(changed, shelf)
+
+
+def checked(scenario: Scenario, shelf: Catalog) -> Scenario:
+    """The scenario, once every name in it is known and its image has what is needed."""
+    names = [shelf.architecture(name).name for name in scenario.architectures]
+    for guest in scenario.guests:
+        catalog.pick("guest", guest, shelf.guests)
+    for fragment in scenario.fragments:
+        catalog.pick("kconfig fragment", fragment, shelf.fragments)
+    recipe = catalog.pick("image", scenario.image, shelf.images)
+    probes = [catalog.pick("probe", name, shelf.probes) for name in scenario.probes]
+    needs = {need: run.label for run in scenario.workloads for need in run.spec.needs}
+    needs |= {need: probe.name for probe in probes for need in probe.needs}
+    for need, wanted_by in needs.items():
+        if need not in recipe.programs:
+            raise UserError(
+                f"{wanted_by} needs {need}, which image “{recipe.name}” does not have",
+                hint="name another image with --image",
+            )
+    return replace(scenario, architectures=tuple(dict.fromkeys(names)))

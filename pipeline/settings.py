@@ -1,0 +1,109 @@
+"""What a run is told from outside, read once; each value knows where it came from.
+
+Nothing below the command line reads the environment: it is handed a Settings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pipeline.errors import UserError
+
+Chosen = TypeVar("Chosen")
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """`share` are the roots that hold patches/, kconfigs/, vm_images/, workloads/ and so on,
+    the user's first; `data` holds what belongs to the program. `origins` tells for each value
+    whether it is a default, or which option or variable set it.
+    """
+
+    cache: Path
+    results: Path
+    runtime: Path
+    share: tuple[Path, ...]
+    data: Path
+    connect: str
+    accel: str | None
+    sandboxed: bool
+    jobs: int
+    origins: Mapping[str, str]
+
+
+def shipped_root() -> Path:
+    """Where patches/, kconfigs/ and vm_images/ of this installation lie.
+
+    In a checkout they lie beside the package; a wheel carries them inside it.
+    """
+    inside = PACKAGE / "_share"
+    return inside if inside.is_dir() else PACKAGE.parent
+
+
+def read(
+    environment: Mapping[str, str],
+    *,
+    cwd: Path,
+    options: Mapping[str, str | bool | int | None],
+) -> Settings:
+    """Options win over the environment (KTRIAL_*), which wins over the defaults.
+
+    Raises UserError where a value has the wrong form.
+    """
+    origins: dict[str, str] = {}
+
+    def pick(name: str, default: Chosen) -> Chosen | str | bool | int:
+        option = options.get(name)
+        if option is not None:
+            origins[name] = f"--{name}"
+            return option
+        variable = f"KTRIAL_{name.upper()}"
+        if environment.get(variable):
+            origins[name] = variable
+            return environment[variable]
+        origins[name] = "default"
+        return default
+
+    home = Path(environment.get("HOME") or "/")
+    caches = Path(environment.get("XDG_CACHE_HOME") or home / ".cache")
+    own = pick("share", "")
+    configured = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    roots = [Path(str(own)).absolute()] if own else []
+    roots += [root for root in (cwd / ".ktrial", configured / "ktrial") if root.is_dir()]
+    return Settings(
+        cache=Path(str(pick("cache", caches / "ktrial"))).absolute(),
+        results=Path(str(pick("results", cwd / "results"))).absolute(),
+        # Short: the path of a UNIX socket ends at 108 characters, and libvirt's go deep.
+        runtime=Path(str(pick("runtime", f"/tmp/ktrial-{os.getuid()}"))).absolute(),
+        share=(*roots, shipped_root()),
+        data=PACKAGE / "data",
+        connect=str(pick("connect", "qemu:///embed")),
+        accel=_accelerator(pick("accel", None)),
+        sandboxed=str(pick("sandbox", "1")).lower() not in ("0", "false", "no"),
+        jobs=_count(pick("jobs", os.cpu_count() or 1), origins["jobs"]),
+        origins=origins,
+    )
+
+
+def _accelerator(value: object) -> str | None:
+    if value in (None, "auto"):
+        return None
+    if value not in ("kvm", "tcg"):
+        raise UserError(f"unknown accelerator {value}", hint="use kvm, tcg or auto")
+    return str(value)
+
+
+def _count(value: object, origin: str) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise UserError(f"{origin}: {value!r} is not a number of jobs", hint="use 1 or more")
+    return number
