@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline import kconfig, schema
+from pipeline import kconfig, metrics, schema
 from pipeline.errors import UserError
 from pipeline.model import (
     Architecture,
@@ -26,6 +26,7 @@ from pipeline.model import (
 )
 
 Item = TypeVar("Item")
+Readable = TypeVar("Readable", WorkloadSpec, ProbeSpec)
 
 KTRIAL_NOTE = re.compile(r"^# ktrial: (.*)$", re.MULTILINE)
 
@@ -55,11 +56,13 @@ class Catalog:
 
     @cached_property
     def workloads(self) -> Mapping[str, WorkloadSpec]:
-        return self._records("workloads", WorkloadSpec)
+        return self._each(
+            "workloads", "*.toml", lambda path: _sound(path, WorkloadSpec), name=_stem
+        )
 
     @cached_property
     def probes(self) -> Mapping[str, ProbeSpec]:
-        return self._records("probes", ProbeSpec)
+        return self._each("probes", "*.toml", lambda path: _sound(path, ProbeSpec), name=_stem)
 
     @cached_property
     def guests(self) -> Mapping[str, GuestShape]:
@@ -76,7 +79,7 @@ class Catalog:
 
     @cached_property
     def fragments(self) -> Mapping[str, Fragment]:
-        return self._each("kconfigs", "*.config", _read_fragment, name=lambda path: path.stem)
+        return self._each("kconfigs", "*.config", _read_fragment, name=_stem)
 
     @cached_property
     def scenarios(self) -> Mapping[str, Path]:
@@ -112,7 +115,7 @@ class Catalog:
             folder,
             "*.toml",
             lambda path: schema.read(path, record, name=path.stem),
-            name=lambda path: path.stem,
+            name=_stem,
         )
 
     def _each(
@@ -128,6 +131,18 @@ class Catalog:
             for path in sorted((root / folder).glob(pattern)):
                 found.setdefault(name(path), path)
         return {key: read(path) for key, path in sorted(found.items())}
+
+
+def _stem(path: Path) -> str:
+    return path.stem
+
+
+def _sound(path: Path, record: type[Readable]) -> Readable:
+    """A workload or probe whose regular expressions compile and name their groups."""
+    found = schema.read(path, record, name=path.stem)
+    for trouble in metrics.check(found.readings):
+        raise UserError(f"{path}: {trouble}", hint="mend the file")
+    return found
 
 
 def _read_fragment(path: Path) -> Fragment:

@@ -13,6 +13,8 @@ class KtrialError(Exception):
     """Something that ends a run or a part of it: what failed, and what to do next."""
 
     exit_code: ClassVar[int] = 3
+    # `git bisect run` skips a commit at 125; it takes 1 to 124 for "bad", and stops at 128.
+    bisect_code: ClassVar[int] = 125
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -27,6 +29,7 @@ class UserError(KtrialError):
     """The input is wrong: exit 2. The message names the thing, the hint says what to type."""
 
     exit_code: ClassVar[int] = 2
+    bisect_code: ClassVar[int] = 128
 
 
 class InfraError(KtrialError):

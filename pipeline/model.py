@@ -184,6 +184,21 @@ class Sources:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """A tiny bare-metal program whose run time tells what an accelerator is worth.
+
+    `program`: lines of "OFFSET: HEX BYTES ; source", offsets in hex; `size` of the file in
+    bytes; `arguments` put it into QEMU ("{program}" is its path); `exit_status` is QEMU's
+    when it is through.
+    """
+
+    program: tuple[str, ...]
+    size: int
+    arguments: tuple[str, ...]
+    exit_status: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Architecture:
     """pipeline/data/architectures/NAME.toml."""
 
@@ -207,8 +222,7 @@ class Architecture:
     vcpu_hotplug: bool
     acpi: bool
     gic: str = ""
-    calibration: str = ""  # hex of a tiny program, see `accelerator`
-    calibration_exit: str = ""
+    calibration: Calibration | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,8 +268,10 @@ class ImageRecipe:
     folder: Path
     suite: str
     packages: tuple[str, ...]
-    remove: tuple[str, ...]  # globs below the root, taken out after unpacking
-    programs: tuple[str, ...]  # what workloads may count on (`needs`)
+    programs: tuple[str, ...]  # what workloads may count on (`needs`); their libraries come along
+    keep: tuple[str, ...] = ()  # globs below the packages' root: files to have besides programs
+    remove: tuple[str, ...] = ()  # globs below the guest's root: files not to have after all
+    overlays: tuple[str, ...] = ()  # folders beside this one whose overlay/ comes first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,9 +299,9 @@ class Parameter:
 
     name: str
     argument: str  # such as "-l {value}"; a switch has no "{value}"
-    default: str | int | float | bool | None
     description: str
     kind: str  # int, float, str, bool
+    default: str | int | float | bool | None = None  # None: not put on the command line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -520,6 +536,8 @@ class Output:
     text: str
     seconds: float
     problem: str = ""  # why there is no exit status, or why it was not run
+    timed_out: bool = False  # its own deadline passed while the guest was alive
+    started: float = 0.0  # seconds since the epoch on the host; 0 where the guest's init ran it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -605,6 +623,7 @@ class Case:
     detail: str = ""
     seconds: float = 0.0
     unjudgeable: bool = False  # FAILED, but says nothing of the code: does not apply or build
+    on_trial: bool = True  # its passing would say something of the series; see `verdict`
 
 
 # --------------------------------------------------------------------------- report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TextIO
 
 from rich.console import Console
@@ -25,16 +25,10 @@ class Step(Protocol):
 class Reporter(Protocol):
     """Where steps are shown. Steps may run side by side, in any thread."""
 
-    def step(self, title: str) -> _StepContext: ...
+    def step(self, title: str) -> AbstractContextManager[Step]: ...
 
     def say(self, text: str) -> None:
         """A line that stays."""
-
-
-class _StepContext(Protocol):
-    def __enter__(self) -> Step: ...
-
-    def __exit__(self, *exc: object) -> bool | None: ...
 
 
 class _PlainStep:

@@ -18,10 +18,14 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """`needs` must have come to something usable; `after` must only be over."""
+    """`needs` must have come to something usable; `after` must only be over.
+
+    `job` says what is to be done, to the one who does it.
+    """
 
     id: str
     pool: str
+    job: object = None
     needs: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 

@@ -6,8 +6,10 @@ Nothing below the command line reads the environment: it is handed a Settings.
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,6 +37,15 @@ class Settings:
     sandboxed: bool
     jobs: int
     origins: Mapping[str, str]
+
+
+def version() -> str:
+    """ktrial's own version; in a checkout that was never installed, what pyproject.toml says."""
+    try:
+        return metadata.version("ktrial")
+    except metadata.PackageNotFoundError:
+        declared = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+        return str(declared["project"]["version"])
 
 
 def shipped_root() -> Path:

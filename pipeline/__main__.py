@@ -1,0 +1,6 @@
+"""`python -m pipeline` is the `ktrial` command."""
+
+from pipeline.cli import entry
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,208 @@
+"""Which accelerator runs a guest's instructions, by a short timed boot.
+
+That /dev/kvm is there, opens and creates CPUs says nothing: where virtualization is nested
+or emulated, guests may crawl or not start at all. So a tiny bare-metal program
+(`Architecture.calibration`) is run under TCG and under KVM with the CPU models that guests
+get, and KVM is taken only where it comes through and is not slower.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pipeline import process
+from pipeline.cache import publish, scratch
+from pipeline.errors import InfraError, UserError
+from pipeline.model import Accelerator, Architecture, Calibration
+from pipeline.progress import Step
+from pipeline.scope import Scope
+
+KVM_DEVICE = Path("/dev/kvm")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+TCG_SECONDS = 30.0
+SPARE_SECONDS = 0.5  # how much longer than TCG we wait for KVM: the start of QEMU is noisy
+NAMES = ("kvm", "tcg")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """How the tiny program went. `seconds` None: it did not come through; `problem` says how."""
+
+    seconds: float | None
+    problem: str = ""
+
+
+def choose(
+    architecture: Architecture,
+    *,
+    forced: str | None,
+    cache: Path,
+    scope: Scope,
+    step: Step,
+) -> Accelerator:
+    """The accelerator for guests of this architecture on this host, and why.
+
+    The answer is kept in `cache` until the host boots anew or QEMU changes.
+
+    Raises:
+        UserError: `forced` is no accelerator.
+        InfraError: there is no QEMU, or the forced accelerator does not work.
+        Cancelled: the scope was cancelled.
+    """
+    if forced is not None and forced not in NAMES:
+        raise UserError(f"unknown accelerator “{forced}”", hint="kvm or tcg")
+    version = qemu_version(architecture, scope)
+    if forced == "tcg":
+        return Accelerator(name="tcg", reason="asked for with --accel tcg")
+    obstacle = _obstacle(architecture)
+    if obstacle:
+        return _settle(architecture, forced, Accelerator(name="tcg", reason=obstacle))
+
+    def timed() -> Accelerator:
+        step.note(f"timing KVM against TCG for {architecture.name}")
+        return _timed(architecture, cache, scope)
+
+    return _settle(architecture, forced, _kept(architecture, version, cache, timed))
+
+
+def qemu_version(architecture: Architecture, scope: Scope) -> str:
+    """The first line of `qemu-system-… --version`; InfraError where there is none."""
+    try:
+        done = process.run([architecture.qemu, "--version"], scope=scope.child(20))
+    except InfraError as error:
+        raise InfraError(
+            f"{architecture.qemu} is not there", hint=f"apt-get install {architecture.qemu_package}"
+        ) from error
+    return process.check(done, f"{architecture.qemu} --version").text.splitlines()[0]
+
+
+def _settle(architecture: Architecture, forced: str | None, found: Accelerator) -> Accelerator:
+    if forced == "kvm" and found.name != "kvm":
+        raise InfraError(
+            f"KVM was asked for and does not work for {architecture.name}: {found.reason}",
+            hint="leave out --accel kvm",
+        )
+    if forced:
+        return Accelerator(name=found.name, reason=f"asked for; {found.reason}")
+    return found
+
+
+def _obstacle(architecture: Architecture, device: Path = KVM_DEVICE) -> str:
+    """Why KVM need not even be tried, or ""."""
+    host = platform.machine()
+    if host not in architecture.machines:
+        return f"{architecture.name} on a {host} host is emulated"
+    if not device.exists():
+        return f"this host has no {device}"
+    if not os.access(device, os.R_OK | os.W_OK):
+        return f"this user may not open {device} (usermod -aG kvm USER)"
+    return ""
+
+
+def _timed(architecture: Architecture, cache: Path, scope: Scope) -> Accelerator:
+    calibration = architecture.calibration
+    if calibration is None:
+        return Accelerator(name="tcg", reason="there is no program to time KVM with")
+    with scratch(cache, "accelerator") as folder:
+        path = folder / "program.bin"
+        path.write_bytes(program(calibration))
+        # The first start of QEMU reads it from disk: the better of two.
+        tcg = min(
+            (trial(architecture, "tcg", path, TCG_SECONDS, scope) for _ in range(2)),
+            key=lambda each: TCG_SECONDS if each.seconds is None else each.seconds,
+        )
+        limit = (tcg.seconds or TCG_SECONDS) + SPARE_SECONDS
+        return judge(tcg, trial(architecture, "kvm", path, limit, scope))
+
+
+def judge(tcg: Trial, kvm: Trial) -> Accelerator:
+    """The better of the two, KVM only where it came through and is not slower."""
+    if kvm.seconds is None:
+        against = f" (TCG: {tcg.seconds:.2f} s)" if tcg.seconds is not None else ""
+        return Accelerator(name="tcg", reason=f"KVM fails a timed boot: {kvm.problem}{against}")
+    if tcg.seconds is None:
+        return Accelerator(
+            name="kvm", reason=f"timed boot: KVM {kvm.seconds:.2f} s, TCG {tcg.problem}"
+        )
+    figures = f"timed boot: KVM {kvm.seconds:.2f} s, TCG {tcg.seconds:.2f} s"
+    if kvm.seconds > tcg.seconds:
+        return Accelerator(name="tcg", reason=f"KVM is slower here ({figures})")
+    return Accelerator(name="kvm", reason=figures)
+
+
+def trial(architecture: Architecture, name: str, path: Path, seconds: float, scope: Scope) -> Trial:
+    """Run the tiny program once under an accelerator, with the CPU model of its guests."""
+    calibration = architecture.calibration
+    assert calibration is not None
+    done = process.run(
+        [
+            architecture.qemu,
+            *("-nodefaults", "-no-user-config", "-display", "none"),
+            *("-accel", name, "-cpu", architecture.cpu[name]),
+            *(word.replace("{program}", str(path)) for word in calibration.arguments),
+        ],
+        scope=scope.child(seconds),
+    )
+    scope.check()
+    if done.timed_out:
+        return Trial(seconds=None, problem=f"not through after {seconds:.1f} s")
+    if done.exit_code != calibration.exit_status:
+        return Trial(seconds=None, problem=_last_words(done))
+    return Trial(seconds=done.seconds)
+
+
+def _last_words(done: process.Completed) -> str:
+    lines = [line.strip() for line in done.text.splitlines() if line.strip()]
+    return lines[-1][-200:] if lines else f"QEMU exited with {done.exit_code}"
+
+
+def program(calibration: Calibration) -> bytes:
+    """The bytes of a tiny program.
+
+    Raises:
+        UserError: a line is not "OFFSET: HEX BYTES ; source", or lies outside `size`.
+    """
+    image = bytearray(calibration.size)
+    for line in calibration.program:
+        try:
+            place, _, rest = line.partition(":")
+            offset, code = int(place, 16), bytes.fromhex(rest.partition(";")[0])
+        except ValueError as error:
+            raise UserError(f"calibration: cannot read “{line}”: {error}") from error
+        if offset + len(code) > calibration.size:
+            raise UserError(f"calibration: “{line}” lies outside the {calibration.size} bytes")
+        image[offset : offset + len(code)] = code
+    return bytes(image)
+
+
+# --------------------------------------------------------------------------- cache
+
+
+def _kept(
+    architecture: Architecture, version: str, cache: Path, make: Callable[[], Accelerator]
+) -> Accelerator:
+    """What was found since the host booted, or `make`'s finding."""
+    path = cache / "accelerators" / f"{_key(architecture, version)}.json"
+    try:
+        return Accelerator(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        pass
+    found = make()
+    publish(path, lambda part: _write(part, found))
+    return found
+
+
+def _write(path: Path, found: Accelerator) -> None:
+    path.write_text(json.dumps(asdict(found)), encoding="utf-8")
+
+
+def _key(architecture: Architecture, version: str) -> str:
+    boot = BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
+    facts = [architecture.name, version, boot, str(os.geteuid()), repr(architecture.calibration)]
+    return hashlib.sha256(json.dumps([*facts, dict(architecture.cpu)]).encode()).hexdigest()[:24]

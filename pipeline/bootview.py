@@ -1,0 +1,254 @@
+"""What one boot says of the kernel that ran in it, and several boots together. Pure.
+
+An observation is one of: good, faulty (the code that ran is at fault), harness (we or the host
+are), cut, blocked by something else, or unsupported. Nothing observed is never good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from pipeline import metrics
+from pipeline.model import BootResult, Finding, Output, Phase, Stop
+from pipeline.slots import What
+
+CONSOLE_LOG = "console.log"  # below a boot's folder
+TAIL_CHARACTERS = 4000
+NOT_STARTED = frozenset({126, 127})  # the shell's: not executable, not found
+
+
+class State(Enum):
+    GOOD = "good"
+    FAULTY = "faulty"
+    HARNESS = "harness"
+    CUT = "cut"
+    BLOCKED = "blocked"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """Something that the code under test did wrong; the same `key` is the same fault."""
+
+    kind: str
+    title: str
+    text: str
+    file: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.kind, self.title
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """`reason` is one line; `evidence` a path as the stages gave it; `seconds` of a good one."""
+
+    state: State
+    reason: str = ""
+    evidence: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+    faults: tuple[Fault, ...] = ()
+
+
+def blocked(needs: str, by: Observation) -> Observation:
+    """Not run because of `by`; what stopped that one is named, not the chain behind it."""
+    if by.state in {State.CUT, State.UNSUPPORTED}:
+        return Observation(state=by.state, reason=by.reason)
+    reason = by.reason if by.state is State.BLOCKED else f"needs {needs}: {by.reason}"
+    return Observation(state=State.BLOCKED, reason=reason, evidence=by.evidence)
+
+
+# --------------------------------------------------------------------------- one boot
+
+
+def boot_view(result: BootResult) -> Observation:
+    """The kernel came up and kept its console clean, apart from what a step is to blame for."""
+    trouble = _trouble(result)
+    if trouble and not _underway(result):
+        return trouble
+    assert result.ready is not None  # or it is in trouble
+    faults = tuple(_reported(finding) for finding in result.findings if not finding.fatal)
+    if not faults:
+        seconds = max(0.0, result.ready - result.started)
+        return Observation(state=State.GOOD, evidence=str(result.folder), seconds=seconds)
+    if trouble and trouble.state is not State.FAULTY:
+        return trouble  # a host in trouble makes kernels complain: nothing of it is charged
+    return Observation(
+        state=State.FAULTY,
+        reason=faults[0].text,
+        evidence=str(result.folder / CONSOLE_LOG),
+        detail="\n\n".join(finding.excerpt for finding in result.findings),
+        faults=faults,
+    )
+
+
+def source_view(result: BootResult, source: str, *, what: What, needs_numbers: bool) -> Observation:
+    """A workload or probe in one boot: it ended well and its numbers could be read."""
+    trouble = _trouble(result)
+    if trouble and _underway(result) == source:
+        return trouble
+    outputs = [output for output in result.outputs if output.source == source]
+    bad = next((output for output in outputs if output.exit_status != 0 or output.problem), None)
+    if bad:
+        return _bad_output(bad, result, what)
+    # Which phases a probe still had before it is not known here: a boot in trouble read none
+    # of them for certain. A workload is read once.
+    if trouble and (what is What.PROBE or not outputs or result.ready is None):
+        return blocked(_underway(result) or "the boot", trouble)
+    if not outputs:
+        return Observation(state=State.HARNESS, reason=f"{source}: no result came back")
+    unread = next((text for text in result.problems if metrics.concerns(text, source)), "")
+    if not unread and needs_numbers and all(s.source != source for s in result.samples):
+        unread = f"{source}: no number was read"
+    if unread:
+        return _harness(unread, result, detail=_tail(outputs[-1]))
+    return Observation(
+        state=State.GOOD,
+        evidence=str(result.folder),
+        seconds=sum(output.seconds for output in outputs),
+    )
+
+
+def _trouble(result: BootResult) -> Observation | None:
+    """What ended this boot's work before its end, if anything did."""
+    if result.stop is Stop.INFRA:
+        return _harness(result.reason or "infrastructure fault", result)
+    if result.stop is Stop.CUT:
+        return Observation(
+            state=State.CUT, reason=result.reason or "cut short", evidence=str(result.folder)
+        )
+    fatal = [finding for finding in result.findings if finding.fatal]
+    if fatal or result.stop in {Stop.KERNEL, Stop.HANG}:
+        return _broke(result, fatal)
+    if result.ready is None:
+        return _harness("the guest never said that it is ready", result)
+    last = result.outputs[-1] if result.outputs else None
+    return _unanswered(last, result) if last and last.exit_status is None else None
+
+
+def _unanswered(last: Output, result: BootResult) -> Observation:
+    """A step that never came back from a guest that lives on."""
+    if last.timed_out and last.phase is Phase.WORKLOAD:
+        text = f"{last.source}: {last.problem or 'no end within its deadline'}"
+        fault = Fault(kind="timeout", title=last.source, text=text)
+        return _faulty((fault,), result, evidence=str(result.folder), detail=_tail(last))
+    return _harness(f"{last.source}: {last.problem or 'no answer'}", result)
+
+
+def _broke(result: BootResult, fatal: Sequence[Finding]) -> Observation:
+    """A kernel that crashed, hung or left. The first fatal report is the cause of the rest."""
+    underway = _underway(result)
+    if fatal:
+        fault = _reported(fatal[0])
+    elif result.stop is Stop.HANG:
+        text = result.reason or "the guest does not answer"
+        fault = Fault(kind="hang", title=f"during {underway or 'boot'}", text=text)
+    else:
+        text = result.reason or "the guest ended by itself"
+        fault = Fault(kind="kernel", title=text, text=text)
+    if underway:
+        fault = replace(fault, text=f"during {underway}: {fault.text}")
+    return _faulty(
+        (fault,),
+        result,
+        evidence=str(result.folder / CONSOLE_LOG),
+        detail="\n\n".join(finding.excerpt for finding in result.findings),
+    )
+
+
+def _underway(result: BootResult) -> str:
+    """The step that never came back; "" while booting and between steps."""
+    if result.ready is None or not result.outputs:
+        return ""
+    last = result.outputs[-1]
+    return last.source if last.exit_status is None else ""
+
+
+def _bad_output(output: Output, result: BootResult, what: What) -> Observation:
+    """A bad exit of a workload is charged; a probe is our own tool, so that is our fault."""
+    status = output.exit_status
+    if status is None or status == 0:
+        return _harness(f"{output.source}: {output.problem or 'no answer'}", result)
+    text = f"{output.source} exited with {status}"
+    if what is What.PROBE or status in NOT_STARTED:
+        where = f" in phase {output.phase.value}" if what is What.PROBE else ""
+        return _harness(f"{text}{where}: {_last_line(output)}", result, detail=_tail(output))
+    fault = Fault(kind="exit", title=text, text=f"{text}: {_last_line(output)}".rstrip(": "))
+    return _faulty((fault,), result, evidence=str(result.folder), detail=_tail(output))
+
+
+def _reported(finding: Finding) -> Fault:
+    times = f" ({finding.count} times)" if finding.count > 1 else ""
+    return Fault(
+        kind=finding.kind,
+        title=finding.title,
+        text=f"kernel {finding.kind}: {finding.title}{times}",
+    )
+
+
+def _faulty(
+    faults: tuple[Fault, ...], result: BootResult, *, evidence: str, detail: str
+) -> Observation:
+    more = tuple(_reported(finding) for finding in result.findings if not finding.fatal)
+    faults = faults if _underway(result) else (*faults, *more)
+    return Observation(
+        state=State.FAULTY,
+        reason=faults[0].text,
+        evidence=evidence,
+        detail=detail,
+        faults=faults,
+    )
+
+
+def _harness(reason: str, result: BootResult, *, detail: str = "") -> Observation:
+    return Observation(
+        state=State.HARNESS, reason=reason, evidence=str(result.folder), detail=detail
+    )
+
+
+def _last_line(output: Output) -> str:
+    lines = [line.strip() for line in output.text.splitlines() if line.strip()]
+    return lines[-1][-200:] if lines else ""
+
+
+def _tail(output: Output) -> str:
+    return output.text[-TAIL_CHARACTERS:]
+
+
+# --------------------------------------------------------------------------- several boots
+
+_WORST_FIRST = (State.FAULTY, State.HARNESS, State.CUT, State.BLOCKED, State.UNSUPPORTED)
+
+
+def together(boots: Sequence[Observation]) -> Observation | None:
+    """One observation for all boots of a kernel in a cell; good only where each boot is."""
+    if not boots:
+        return None
+    for state in _WORST_FIRST:
+        these = [boot for boot in boots if boot.state is state]
+        if these:
+            return replace(
+                these[0],
+                reason=_of(len(these), len(boots)) + these[0].reason,
+                faults=_merged(these, len(boots)),
+            )
+    return replace(boots[0], seconds=sum(boot.seconds for boot in boots) / len(boots))
+
+
+def _of(count: int, all_: int) -> str:
+    return f"{count} of {all_} boots: " if all_ > 1 else ""
+
+
+def _merged(these: Iterable[Observation], all_: int) -> tuple[Fault, ...]:
+    """Each fault once, in the order of the boots, and in how many boots it was."""
+    seen: dict[tuple[str, str], list[Fault]] = {}
+    for boot in these:
+        for fault in {fault.key: fault for fault in boot.faults}.values():
+            seen.setdefault(fault.key, []).append(fault)
+    return tuple(
+        replace(same[0], text=_of(len(same), all_) + same[0].text) for same in seen.values()
+    )

@@ -1,0 +1,114 @@
+"""Finding the first error in the output of a kernel build. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+PLACE = r"(?P<file>[^\s:()]+):(?P<line>\d+)(?::\d+)?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstError:
+    """`file` is relative to the tree where it is in it; "" and None where none is named."""
+
+    error: str
+    file: str = ""
+    line: int | None = None
+
+
+# In the order in which a cause is preferred to what merely follows from it: make's own
+# "Error 1" comes last, and with -j another target's messages may stand in between.
+CAUSES: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # gcc, clang, gas ("Error:"), dtc
+        rf"^{PLACE}: (?:fatal )?[Ee]rror: (?P<error>.*)$",
+        # Kconfig, flex, bison
+        rf"^{PLACE}: (?P<error>(?:syntax error|invalid statement|unknown|recursive).*)$",
+        # make itself: a Makefile that it cannot read
+        rf"^{PLACE}: \*\*\* (?P<error>.*?)(?:\.\s+Stop\.)?$",
+    )
+)
+LINKER = (
+    # binutils: "ld: mm/slub.o: in function `f':" and then "slub.c:(.text+0x1): undefined …"
+    # or, with line numbers, "ld: lib/b.o:lib/b.c:3: multiple definition …"
+    re.compile(
+        r"^(?:\S*ld(?:\.\w+)?: )?(?:[^\s:]+\.o:)?(?P<file>[^\s:]+\.[coS]):"
+        r"(?:(?P<line>\d+):|\([^)]*\):)? "
+        r"(?P<error>(?:undefined reference|multiple definition|relocation).*)$"
+    ),
+    # lld
+    re.compile(r"^ld\.lld: error: (?P<error>.*)$"),
+)
+OTHERS = (
+    re.compile(r"^ERROR: (?:modpost: )?(?P<error>.*)$"),
+    re.compile(r"^\S*ld(?:\.\w+)?: (?P<error>.*(?:cannot|failed|not found|error|discarded).*)$"),
+    re.compile(r"^(?P<file>\S+\.o): (?P<error>error: objtool.*)$"),
+    re.compile(r"^(?P<error>(?:error|Error|ERROR): .*)$"),
+    re.compile(r"^make(?:\[\d+\])?: \*\*\* (?P<error>No rule to make target .*?)(?:\.\s+Stop\.)?$"),
+)
+MAKE_STOPPED = re.compile(
+    r"^make(?:\[\d+\])?: \*\*\* \[(?:(?P<file>[^\s:\]]+):(?P<line>\d+): )?(?P<target>[^\]]+)\] "
+    r"(?P<error>.*)$"
+)
+IN_FUNCTION = re.compile(r"^(?:\S*ld(?:\.\w+)?: )?(?P<file>[^\s:]+\.o): in function")
+HOST_FAULTS = re.compile(
+    r"No space left on device|Killed signal terminated program|virtual memory exhausted"
+    r"|[Cc]annot allocate memory|internal compiler error: (?:Killed|Segmentation fault)"
+)
+
+
+def first_error(text: str, *, roots: Sequence[str] = ("/src", "/build")) -> FirstError:
+    """The first thing in a build's output that is an error, else its last line.
+
+    `roots`: source and build folder; a file below one of them is named relative to it.
+    """
+    lines = text.splitlines()
+    for patterns in (CAUSES, LINKER, OTHERS, (MAKE_STOPPED,)):
+        for number, found in _matches(lines, patterns):
+            return _error(found, lines[:number], roots)
+    last = next((line for line in reversed(lines) if line.strip()), "make said nothing")
+    return FirstError(error=last.strip())
+
+
+def host_fault(text: str) -> str:
+    """The line that shows that the host was at fault (disk, memory), "" where none does."""
+    return next((line.strip() for line in text.splitlines() if HOST_FAULTS.search(line)), "")
+
+
+def _matches(
+    lines: list[str], patterns: tuple[re.Pattern[str], ...]
+) -> Iterator[tuple[int, re.Match[str]]]:
+    for number, line in enumerate(lines):
+        for pattern in patterns:
+            if found := pattern.match(line):
+                yield number, found
+
+
+def _error(found: re.Match[str], before: list[str], roots: Sequence[str]) -> FirstError:
+    groups = found.groupdict()
+    error = groups["error"].strip()
+    file = groups.get("file") or ""
+    if groups.get("target"):
+        error = f"{groups['target']}: {error}"
+    if file and "/" not in file and (unit := _unit(before)):
+        # binutils names the source file without its folder; the object before it has that.
+        file = f"{unit.rpartition('/')[0]}/{file}" if "/" in unit else file
+    line = groups.get("line")
+    return FirstError(error=error, file=_relative(file, roots), line=int(line) if line else None)
+
+
+def _unit(before: list[str]) -> str:
+    found = IN_FUNCTION.match(before[-1]) if before else None
+    return found["file"] if found else ""
+
+
+def _relative(file: str, roots: Sequence[str]) -> str:
+    """A path as the tree's own: without /src or /build, and without the way up to it."""
+    for root in roots:
+        file = file.removeprefix(f"{root}/")
+    while file.startswith(("../", "./")):
+        file = file.partition("/")[2]
+    return file

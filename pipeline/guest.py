@@ -1,0 +1,299 @@
+"""A guest from its first console byte to its end.
+
+The console is read all the time, so that a panic or QEMU's death ends every wait at once.
+A guest that broke is never used again. Expected ends are values (`GuestEnd`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from pipeline.console import Classifier, Family, first_cause
+from pipeline.domain import GuestSpec
+from pipeline.errors import Cancelled
+from pipeline.model import Finding, Stop
+from pipeline.scope import Scope
+
+POLL_SECONDS = 0.005  # how often the console file is read
+CANCEL_SECONDS = 0.05  # how often a wait looks at its scope
+PANIC_SECONDS = 1.5  # from a panic's first line until panic=-1 has reset the guest
+POWEROFF_SECONDS = 5.0
+LOG_TAIL_LINES = 15
+LIBVIRT_NOTES = ("is tainted:", "shutting down, reason", "terminating on signal 15 from")
+
+READY = re.compile(rb"ktrial: ready(?: +(\d+(?:\.\d+)?))?")
+POWER_DOWN = re.compile(rb"reboot: (?:Power down|System halted|machine restart|Restarting system)")
+FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+\S+\s+(\d+)\s+\S+\s+22\b")
+
+
+class State(Enum):
+    """Where a guest is in its life; it only ever moves down this list."""
+
+    DEFINED = "defined"
+    BOOTING = "booting"
+    READY = "ready"
+    BROKEN = "broken"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestEnd:
+    """How a guest ended. `reason` is one line; `qemu_log_tail` QEMU's last words."""
+
+    stop: Stop
+    reason: str
+    findings: tuple[Finding, ...]
+    qemu_log_tail: str
+
+
+class Handle:
+    """The machine below a guest, as `hypervisor` gives it.
+
+    `stopped` is set once the machine is gone, `failed` says that it went by a fault of
+    QEMU's, and `exit_words` how.
+    """
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self.failed = False
+        self.exit_words = ""
+
+    def destroy(self) -> None:
+        """End the machine now; it is gone on return."""
+        raise NotImplementedError
+
+    def log(self) -> str:
+        """QEMU's own log."""
+        raise NotImplementedError
+
+    def monitor(self, command: str) -> str:
+        """The answer to a command of QEMU's human monitor; empty where there is none."""
+        raise NotImplementedError
+
+
+class Runs(Protocol):
+    """A session, as far as shutting down needs it."""
+
+    def run(self, command: str, *, scope: Scope) -> object:
+        """Run a command in the guest."""
+
+
+class Guest:
+    """A running guest. `died` is set as soon as it cannot be used any more."""
+
+    def __init__(self, *, spec: GuestSpec, handle: Handle, families: tuple[Family, ...]) -> None:
+        self.spec = spec
+        self.console = spec.console
+        self.died = threading.Event()
+        self.started = 0.0  # seconds since the epoch
+        self.ready_at: float | None = None
+        self.state = State.DEFINED
+        self._handle = handle
+        self._classifier = Classifier(families)
+        self._change = threading.Condition()
+        self._leaving = threading.Event()
+        self._tail = b""
+        self._spoke = 0.0  # when the console last said something, on the monotonic clock
+        self._powered_down = False
+        self._asked = False  # whether a power-off is what we want
+        self._end: GuestEnd | None = None
+        self._port = spec.ssh_port
+        self._reader = threading.Thread(target=self._read, name=f"{spec.name} console", daemon=True)
+
+    # ------------------------------------------------------------------- what the users call
+
+    @property
+    def ssh_port(self) -> int:
+        """The port on 127.0.0.1 that leads to the guest's port 22; 0 where there is none."""
+        if not self._port:
+            found = FORWARD.search(self._handle.monitor("info usernet"))
+            self._port = int(found[1]) if found else 0
+        return self._port
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the kernel reported so far."""
+        with self._change:
+            return self._classifier.findings
+
+    def wait_ready(self, scope: Scope, *, silence: float | None = None) -> GuestEnd | None:
+        """Wait until the image says that it is ready: None, or how the guest ended instead.
+
+        A guest whose console says nothing for `silence` seconds is given up.
+
+        Raises:
+            Cancelled: the scope was cancelled.
+        """
+        late = "the guest did not get ready"
+        return self._wait(lambda: self.ready_at is not None, scope, late, silence=silence)
+
+    def wait_stopped(self, scope: Scope) -> GuestEnd:
+        """Wait for a guest that powers off by itself when it is through."""
+        self._asked = True
+        self._wait(self._handle.stopped.is_set, scope, "the guest did not power off")
+        return self.end()
+
+    def shutdown(self, scope: Scope, session: Runs | None = None) -> GuestEnd:
+        """Have the guest power off through `session`, and end it where it does not."""
+        if self._end is None and not self.died.is_set():
+            self._asked = True
+            if session is not None:
+                session.run("poweroff -f", scope=scope.child(POWEROFF_SECONDS))
+                limit = time.monotonic() + POWEROFF_SECONDS
+                while not self._handle.stopped.wait(CANCEL_SECONDS):
+                    if scope.cancelled or scope.expired or time.monotonic() > limit:
+                        break
+        return self.end()
+
+    def end(self) -> GuestEnd:
+        """How the guest ended; one that still runs counts as through, and is not used again."""
+        if self._end is None:
+            self._settle()
+            self._conclude(self._judge())
+        assert self._end is not None
+        return self._end
+
+    # ------------------------------------------------------------------- what `hypervisor` calls
+
+    def begin(self, started: float) -> None:
+        """The machine was started at `started`: read its console."""
+        self.started = started
+        self.state = State.BOOTING
+        self._reader.start()
+
+    def finish(self) -> None:
+        """The machine is gone: stop reading."""
+        self._leaving.set()
+        if self._reader.is_alive():
+            self._reader.join()
+        self.state = State.STOPPED
+        self.died.set()
+
+    # ------------------------------------------------------------------- inside
+
+    def _wait(
+        self, done: _Test, scope: Scope, late: str, *, silence: float | None = None
+    ) -> GuestEnd | None:
+        self._spoke = time.monotonic()
+        with self._change:
+            while not done() and not self.died.is_set():
+                if scope.cancelled:
+                    raise Cancelled
+                if scope.expired:
+                    late = f"{late} in time"
+                    break
+                if silence is not None and time.monotonic() - self._spoke > silence:
+                    late = f"{late} and said nothing for {silence:g} s"
+                    break
+                self._change.wait(scope.remaining(CANCEL_SECONDS))
+            else:
+                if not self.died.is_set():
+                    return None
+        if self.died.is_set():
+            return self.end()
+        last = self._classifier.last_line or "nothing at all"
+        self._conclude(self._ended(Stop.HANG, f"{late}; the console's last line: {last}"))
+        return self._end
+
+    def _read(self) -> None:
+        """Read the console until the machine is gone. Runs in its own thread."""
+        with open(self.console, "rb", buffering=0) as source:
+            while True:
+                gone = self._handle.stopped.is_set() or self._leaving.is_set()
+                while data := source.read(1 << 16):
+                    self._take(data)
+                if gone:
+                    break
+                self._handle.stopped.wait(POLL_SECONDS)
+        with self._change:
+            self._classifier.finish()
+            self.state = State.STOPPED
+            self.died.set()
+            self._change.notify_all()
+
+    def _take(self, data: bytes) -> None:
+        with self._change:
+            self._classifier.feed(data)
+            self._spoke = time.monotonic()
+            window = self._tail + data
+            self._tail = window[-64:]
+            if self.ready_at is None and READY.search(window):
+                self.ready_at = time.time()
+                self.state = State.READY
+            self._powered_down = self._powered_down or bool(POWER_DOWN.search(window))
+            if self._classifier.broken:
+                self.state = State.BROKEN
+                self.died.set()
+            self._change.notify_all()
+
+    def _settle(self) -> None:
+        """Let a broken guest finish its last words, so that the report is whole."""
+        if self._classifier.broken:
+            self._handle.stopped.wait(PANIC_SECONDS)
+        if self._handle.stopped.is_set() and self._reader.is_alive():
+            self._reader.join(PANIC_SECONDS)
+
+    def _judge(self) -> GuestEnd:
+        cause = first_cause(self.findings)
+        if cause:
+            return self._ended(Stop.KERNEL, f"{cause.kind}: {cause.title}")
+        if not self._handle.stopped.is_set():
+            return self._ended(Stop.COMPLETED, "")
+        if self._handle.failed:
+            words = self._handle.exit_words or "QEMU died"
+            tail = self._log_tail().splitlines()[-2:]
+            return self._ended(Stop.INFRA, ": ".join([words, *tail]))
+        if self._asked:
+            return self._ended(Stop.COMPLETED, "powered off")
+        if self._powered_down:
+            return self._ended(Stop.KERNEL, "the guest powered off or rebooted unasked")
+        last = self._classifier.last_line or "nothing at all"
+        return self._ended(Stop.KERNEL, f"the guest reset itself; the console's last line: {last}")
+
+    def _ended(self, stop: Stop, reason: str) -> GuestEnd:
+        return GuestEnd(
+            stop=stop, reason=reason, findings=self.findings, qemu_log_tail=self._log_tail()
+        )
+
+    def _conclude(self, end: GuestEnd) -> None:
+        with self._change:
+            if self._end is None:
+                self._end = end
+            self.died.set()
+            self._change.notify_all()
+
+    def _log_tail(self) -> str:
+        return "\n".join(qemu_words(self._handle.log())[-LOG_TAIL_LINES:])
+
+
+class _Test(Protocol):
+    def __call__(self) -> bool: ...
+
+
+def exit_words(status: int) -> str:
+    """A waitpid(2) status in words; "" for a good one."""
+    if os.WIFSIGNALED(status):
+        return f"QEMU was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    code = os.waitstatus_to_exitcode(status)
+    return f"QEMU exited with status {code}" if code else ""
+
+
+def qemu_words(log: str) -> list[str]:
+    """The lines of a domain's log that QEMU wrote: not libvirt's notes and command line."""
+    words = []
+    in_command = False
+    for line in log.splitlines():
+        if " starting up libvirt version" in line:
+            in_command = True
+        elif in_command:
+            in_command = line.endswith("\\")
+        elif line.strip() and not any(note in line for note in LIBVIRT_NOTES):
+            words.append(line)
+    return words

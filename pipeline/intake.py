@@ -1,0 +1,178 @@
+"""From what the user typed to a scenario: what is tried, on which tree, with what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipeline import catalog, scenario, schema, series, tree, workload
+from pipeline.catalog import Catalog
+from pipeline.errors import UserError
+from pipeline.model import KernelPlan, Role, Scenario, Series, Tree, TreeSpec, WorkloadRun
+from pipeline.progress import Step
+from pipeline.scenario import Overrides, Scalar, WorkloadEntry
+from pipeline.scope import Scope
+
+DEFAULT_WORKLOAD = WorkloadEntry(use="hackbench")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked for. One of `source` (a scenario, a series, a range) and `rev`."""
+
+    source: str | None = None
+    rev: str | None = None
+    tree: str | None = None
+    base: str | None = None
+    overrides: Overrides
+    stdin: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intake:
+    """The scenario, and the tree where it had to be opened to get there.
+
+    `trusted`: what is on trial comes out of the user's own tree, not out of a mail.
+    """
+
+    scenario: Scenario
+    tree: Tree | None
+    trusted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """Takes requests in. `cwd` is where relative paths start and where a tree may lie."""
+
+    shelf: Catalog
+    cache: Path
+    scratch: Path
+    cwd: Path
+    native: str
+    scope: Scope
+    step: Step
+
+    def take(self, request: Request) -> Intake:
+        """Raises UserError with one clear line for every kind of bad input."""
+        if request.rev is not None:
+            taken = self._revision(request, request.rev)
+        elif request.source is None:
+            raise UserError(
+                "nothing to try", hint="name a scenario, a series or a range, or give --rev REV"
+            )
+        else:
+            taken = self._source(request, request.source)
+        wanted = request.overrides
+        if not wanted.workloads and not taken.scenario.workloads:
+            wanted = replace(wanted, workloads=(DEFAULT_WORKLOAD,))
+        overridden = scenario.override(taken.scenario, wanted, shelf=self.shelf, bind=self._bind)
+        return replace(taken, scenario=overridden)
+
+    def _source(self, request: Request, source: str) -> Intake:
+        folder = self._scenario_folder(source)
+        if folder:
+            return self._scenario(request, folder)
+        if source == "-" or (self.cwd / source).exists():
+            return self._series(request, source)
+        if ".." in source or request.tree:
+            return self._range(request, source)
+        raise UserError(
+            f"{source}: no such file, scenario or range",
+            hint=schema.nearest(Path(source).name, self.shelf.scenarios),
+        )
+
+    def _scenario_folder(self, source: str) -> Path | None:
+        path = self.cwd / source
+        if (path / scenario.FILE).is_file():
+            return path
+        name = source.removeprefix("patches/").rstrip("/")
+        return None if path.exists() else self.shelf.scenarios.get(name)
+
+    def _scenario(self, request: Request, folder: Path) -> Intake:
+        found = scenario.load(folder)
+        spec = TreeSpec(name=request.tree or found.tree, base=request.base or found.base)
+        opened = None if spec.debian_version else self._open(spec)
+        resolved = scenario.resolve(
+            found,
+            tree=spec,
+            version=opened.version if opened else spec.debian_version or "",
+            shelf=self.shelf,
+            native=self.native,
+            read_files=lambda paths, name: series.read_files(paths, name=name),
+            bind=self._bind,
+        )
+        return Intake(scenario=resolved, tree=opened)
+
+    def _series(self, request: Request, source: str) -> Intake:
+        path = source if source == "-" else str(self.cwd / source)
+        found = series.read_series(
+            path, stdin=request.stdin, scratch=self.scratch, scope=self.scope
+        )
+        spec = self._tree_spec(request)
+        opened = None if spec.debian_version else self._open(spec)
+        kernels = (
+            KernelPlan(name="base", role=Role.BASE),
+            KernelPlan(name="patched", role=Role.PATCHED, series=found),
+        )
+        named = replace(found, origin=source)
+        return self._plain(named, spec, kernels, opened)
+
+    def _range(self, request: Request, text: str) -> Intake:
+        spec = self._tree_spec(request)
+        opened, found, tip = tree.read_range(self._open(spec), text)
+        kernels = (
+            KernelPlan(name="base", role=Role.BASE),
+            KernelPlan(name="patched", role=Role.PATCHED, series=found, commit=tip),
+        )
+        taken = self._plain(found, replace(spec, base=opened.base), kernels, opened, name="range")
+        return replace(taken, trusted=True)
+
+    def _revision(self, request: Request, rev: str) -> Intake:
+        spec = replace(self._tree_spec(request), base=rev)
+        opened = self._open(spec)
+        kernel = KernelPlan(name="tree", role=Role.PATCHED, commit=opened.base)
+        described = Series(name="tree", origin=rev)
+        return replace(self._plain(described, spec, (kernel,), opened), trusted=True)
+
+    def _plain(
+        self,
+        found: Series,
+        spec: TreeSpec,
+        kernels: tuple[KernelPlan, ...],
+        opened: Tree | None,
+        name: str = "",
+    ) -> Intake:
+        made = scenario.for_series(
+            kernels,
+            name=name or _slug(found.name),
+            title=found.patches[-1].subject if found.patches else f"{spec.name} at {spec.base}",
+            tree=spec,
+            native=self.native,
+        )
+        return Intake(scenario=replace(made, notes=found.notes), tree=opened)
+
+    def _tree_spec(self, request: Request) -> TreeSpec:
+        if request.tree:
+            return TreeSpec(name=request.tree, base=request.base or "HEAD")
+        if (self.cwd / "Kconfig").is_file() and (self.cwd / ".git").exists():
+            return TreeSpec(name=str(self.cwd), base=request.base or "HEAD")
+        raise UserError(
+            "no kernel tree to try it on",
+            hint="give --tree PATH or --tree debian:6.12, or start it in a kernel tree",
+        )
+
+    def _open(self, spec: TreeSpec) -> Tree:
+        if not spec.debian_version:
+            spec = replace(spec, name=str(self.cwd / spec.name))
+        return tree.open_tree(spec, cache=self.cache, scope=self.scope, step=self.step)
+
+    def _bind(self, use: str, label: str, parameters: Mapping[str, Scalar]) -> WorkloadRun:
+        spec = catalog.pick("workload", use, self.shelf.workloads)
+        return workload.bind(spec, label, parameters)
+
+
+def _slug(name: str) -> str:
+    """A name that is safe in a case's name and in a path."""
+    return re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-") or "series"

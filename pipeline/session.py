@@ -1,0 +1,244 @@
+"""Commands in a guest over ssh (Fabric), on one connection that is kept.
+
+Only the run's own keys are used: no agent, no files of the user's, no known_hosts. A call
+ends at once when the guest dies, when its scope ends or is cancelled.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.scope import Scope
+
+USER = "root"
+POLL_SECONDS = 0.005
+OPEN_SECONDS = 20.0
+LINGER_SECONDS = 1.0  # for output after a command's exit: something it left holds the channel
+
+GONE = "the guest died"
+LATE = "no time left"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What a command did: stdout and stderr as they came; exit_status None with a `problem`."""
+
+    exit_status: int | None
+    text: str
+    seconds: float
+    problem: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_status == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """`private`: the client's key as OpenSSH PEM; `host_public`: the host's "ssh-ed25519 …"."""
+
+    private: str
+    host_public: str
+
+
+def preload() -> threading.Thread:
+    """Import Fabric beside what else is done: it takes a third of a second."""
+    thread = threading.Thread(target=_fabric, name="fabric import", daemon=True)
+    thread.start()
+    return thread
+
+
+def _fabric() -> Any:
+    # Without a handler, paramiko's complaints about a lost connection go to stderr.
+    logger = logging.getLogger("paramiko")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+    import fabric  # noqa: PLC0415
+
+    return fabric
+
+
+class SshSession:
+    """An ssh connection to a guest; a context manager. `run` may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        port: int,
+        credentials: Credentials,
+        died: threading.Event,
+        host: str = "127.0.0.1",
+        user: str = USER,
+    ) -> None:
+        self._address = (host, port)
+        self._user = user
+        self._credentials = credentials
+        self._died = died
+        self._guard = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._connection: Any = None
+
+    def __enter__(self) -> SshSession:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop the connection; running calls return."""
+        if self._socket is not None:
+            _shut(self._socket)
+        if self._connection is not None:
+            self._connection.close()
+
+    def run(self, command: str, *, scope: Scope) -> Reply:
+        """Run a shell command in the guest to its end.
+
+        Raises:
+            Cancelled: the scope was cancelled.
+        """
+        started = time.monotonic()
+
+        def reply(problem: str, text: str = "", status: int | None = None) -> Reply:
+            seconds = time.monotonic() - started
+            return Reply(exit_status=status, text=text, seconds=seconds, problem=problem)
+
+        problem = self._open(scope)
+        if problem:
+            return reply(problem)
+        try:
+            promise = self._connection.run(
+                f"exec < /dev/null 2>&1\n{command}",
+                asynchronous=True,
+                warn=True,
+                in_stream=False,
+                encoding="utf-8",
+            )
+        except Exception as error:
+            return reply(self._why(f"the connection broke: {_words(error)}"))
+        problem = self._await(promise.runner, scope)
+        try:
+            result = promise.join()
+        except Exception as error:
+            problem = problem or f"the connection broke: {_words(error)}"
+            result = getattr(error, "result", None)
+        text = result.stdout if result is not None else "".join(promise.runner.stdout)
+        if problem or result is None or result.exited < 0:
+            scope.check()
+            return reply(self._why(problem or "the connection broke"), text)
+        return reply("", text, result.exited)
+
+    def _await(self, runner: Any, scope: Scope) -> str:
+        """Wait for a command; the reason why it was given up, or "". It is over on return."""
+        problem = _wait(lambda: runner.process_is_finished, self._died, scope)
+        limit = scope.child(LINGER_SECONDS)
+        if not problem:
+            _wait(lambda: not _reading(runner), self._died, limit)
+        runner.kill()
+        return problem
+
+    def _why(self, problem: str) -> str:
+        """A broken connection is most often a dead guest: give that a moment to show."""
+        return GONE if self._died.wait(0.2) else problem
+
+    def _open(self, scope: Scope) -> str:
+        """Have the connection; why there is none, or ""."""
+        while not self._guard.acquire(timeout=POLL_SECONDS):
+            scope.check()
+        try:
+            if self._connection is not None:
+                return ""
+            limit = scope.child(OPEN_SECONDS)
+            outcome: list[object] = []
+            thread = threading.Thread(target=self._connect, args=(outcome,), daemon=True)
+            thread.start()
+            problem = _wait(lambda: not thread.is_alive(), self._died, limit)
+            if problem:
+                if self._socket is not None:
+                    _shut(self._socket)
+                scope.check()
+                return problem
+            if isinstance(outcome[0], Exception):
+                return self._why(f"ssh does not connect: {_words(outcome[0])}")
+            self._connection = outcome[0]
+            return ""
+        finally:
+            self._guard.release()
+
+    def _connect(self, outcome: list[object]) -> None:
+        """Connect, in a thread that `_open` can leave behind; the connection or its error."""
+        try:
+            self._socket = socket.create_connection(self._address, timeout=OPEN_SECONDS)
+            connection = self._new_connection(self._socket)
+            connection.open()
+            outcome.append(connection)
+        except Exception as error:
+            outcome.append(error)
+
+    def _new_connection(self, sock: socket.socket) -> Any:
+        fabric = _fabric()
+        import paramiko  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415
+
+        host, port = self._address
+        # lazy: no configuration file of the user's is read.
+        config = fabric.Config(lazy=True, overrides={"load_ssh_configs": False})
+        connection = fabric.Connection(
+            host=host,
+            user=self._user,
+            port=port,
+            config=config,
+            connect_kwargs={
+                "sock": sock,
+                "pkey": paramiko.Ed25519Key.from_private_key(
+                    io.StringIO(self._credentials.private)
+                ),
+                "allow_agent": False,
+                "look_for_keys": False,
+                "banner_timeout": OPEN_SECONDS,
+                "auth_timeout": OPEN_SECONDS,
+            },
+        )
+        kind, blob = self._credentials.host_public.split()[:2]
+        name = host if port == 22 else f"[{host}]:{port}"
+        key = paramiko.Ed25519Key(data=base64.b64decode(blob))
+        connection.client.get_host_keys().add(name, kind, key)
+        connection.client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        return connection
+
+
+def _wait(done: Callable[[], bool], died: threading.Event, scope: Scope) -> str:
+    """Wait until `done`; the reason why not, or ""."""
+    while not done():
+        if died.wait(POLL_SECONDS):
+            return GONE
+        if scope.cancelled:
+            return "cancelled"
+        if scope.expired:
+            return LATE
+    return ""
+
+
+def _reading(runner: Any) -> bool:
+    return any(thread.is_alive() for thread in runner.threads.values())
+
+
+def _shut(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    finally:
+        sock.close()
+
+
+def _words(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,227 @@
+"""The tables of the summary: a probe's or workload's numbers, one column per kernel. Pure.
+
+What stands in a cell is the mean over the boots, with the range of the values behind it where
+they differ. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.model import BootResult, Cell, Phase, Plan, Run, Sample, Table
+
+TIME_UNITS = frozenset({"s", "ms", "us", "µs", "ns"})
+NOTHING = "-"
+
+Key = tuple[str, Phase, str]  # kernel, phase, metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """The values of one source in one cell: (kernel, phase, metric) -> one value per boot."""
+
+    source: str
+    values: Mapping[Key, tuple[float, ...]]
+    units: Mapping[str, str]  # by metric
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(metric for _, _, metric in self.values))
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        seen = {phase for _, phase, _ in self.values}
+        return tuple(phase for phase in Phase if phase in seen)
+
+
+def numbers(boots: Iterable[BootResult], source: str) -> Numbers:
+    """Collect what a workload or probe gave in the boots of a cell."""
+    samples: list[tuple[str, Sample]] = [
+        (result.boot.kernel, sample)
+        for result in sorted(boots, key=lambda r: (r.boot.block, r.boot.boot))
+        for sample in result.samples
+        if sample.source == source
+    ]
+    values: dict[Key, tuple[float, ...]] = {}
+    for kernel, sample in samples:
+        key = (kernel, sample.phase, sample.metric)
+        values[key] = (*values.get(key, ()), sample.value)
+    return Numbers(
+        source=source,
+        values=values,
+        units={sample.metric: sample.unit for _, sample in samples},
+    )
+
+
+def render(run: Run, cell: Cell) -> list[str]:
+    """All tables of one cell, as lines; those without a number are left out."""
+    kernels = [kernel.name for kernel in run.plan.scenario.kernels]
+    boots = [result for result in run.evidence.boots if result.boot.cell == cell]
+    lines: list[str] = []
+    for table in run.plan.scenario.tables or default_tables(run.plan, boots, cell):
+        found = numbers(boots, _source(table, run.plan, cell))
+        if found.values and _phases(table, found):
+            lines += [_title(table, found), *_lines(table, found, kernels), ""]
+    return lines
+
+
+def default_tables(plan: Plan, boots: Sequence[BootResult], cell: Cell) -> tuple[Table, ...]:
+    """For a scenario that names no tables: one for each source that gave numbers."""
+    labels = [run.label for run in plan.scenario.workloads if run.label == cell.workload]
+    found = [numbers(boots, source) for source in (*plan.scenario.probes, *labels)]
+    return tuple(_default_table(each) for each in found if each.values)
+
+
+def _default_table(found: Numbers) -> Table:
+    keyed = all("." in metric for metric in found.metrics)
+    columns = dict.fromkeys(metric.rpartition(".")[2] for metric in found.metrics)
+    return Table(
+        title=found.source,
+        layout="per-key" if keyed else "per-phase",
+        source=found.source,
+        columns=tuple(columns) if keyed else (),
+        only_changed=keyed,
+    )
+
+
+def _source(table: Table, plan: Plan, cell: Cell) -> str:
+    """A table of a workload names it, or the label under which it runs in this cell."""
+    for run in plan.scenario.workloads:
+        if run.label == cell.workload and table.source == run.name:
+            return run.label
+    return table.source
+
+
+def _title(table: Table, found: Numbers) -> str:
+    shown = {metric for metric in found.metrics if not table.metrics or metric in table.metrics}
+    timing = any(found.units.get(metric) in TIME_UNITS for metric in shown)
+    return f"{table.title} — not judged" if timing else table.title
+
+
+def _lines(table: Table, found: Numbers, kernels: Sequence[str]) -> list[str]:
+    if table.layout == "per-key":
+        return _per_key(table, found, kernels)
+    return _aligned([["", *kernels], *_phase_rows(table, found, kernels)])
+
+
+def _phases(table: Table, found: Numbers) -> tuple[Phase, ...]:
+    return tuple(phase for phase in found.phases if not table.phases or phase in table.phases)
+
+
+def _phase_rows(table: Table, found: Numbers, kernels: Sequence[str]) -> list[list[str]]:
+    """One row per phase and metric."""
+    phases = _phases(table, found)
+    metrics = [metric for metric in found.metrics if not table.metrics or metric in table.metrics]
+    rows = []
+    for phase in phases:
+        for metric in metrics:
+            values = [found.values.get((kernel, phase, metric), ()) for kernel in kernels]
+            if any(values):
+                label = _label(phase, metric, found, many=(len(phases) > 1, len(metrics) > 1))
+                rows.append([label, *map(shown, values)])
+    return rows
+
+
+def _label(phase: Phase, metric: str, found: Numbers, *, many: tuple[bool, bool]) -> str:
+    """Only what tells the rows apart; of the phase `during` also which reading it is."""
+    phases, metrics = many
+    when = f"{phase.value} (worst reading)" if phase is Phase.DURING else phase.value
+    unit = found.units.get(metric, "")
+    what = f"{metric} ({unit})" if unit else metric
+    if phases and metrics:
+        return f"{when}: {what}"
+    return when if phases else what
+
+
+def _per_key(table: Table, found: Numbers, kernels: Sequence[str]) -> list[str]:
+    """One row per KEY of the metrics `KEY.column`, with all columns below each kernel."""
+    phases = _phases(table, found)
+    keys = {metric.rpartition(".")[0] for metric in found.metrics}
+    head = ["", *(column for _ in kernels for column in table.columns)]
+    rows = []
+    for phase in phases:
+        for key in sorted(keys, key=natural):
+            values = [
+                [
+                    found.values.get((kernel, phase, f"{key}.{column}"), ())
+                    for column in table.columns
+                ]
+                for kernel in kernels
+            ]
+            if _wanted(table, values, found, kernels):
+                label = f"{key} ({phase.value})" if len(phases) > 1 else key
+                rows.append([label, *(shown(each) for those in values for each in those)])
+    if not rows:
+        return ["  no difference between the kernels"]
+    return _aligned([_spanning(kernels, len(table.columns)), head, *rows], spans=len(table.columns))
+
+
+def _wanted(
+    table: Table,
+    values: Sequence[Sequence[Sequence[float]]],
+    found: Numbers,
+    kernels: Sequence[str],
+) -> bool:
+    """Whether a row is shown: with `only_changed`, where the kernels that gave numbers differ."""
+    if not table.only_changed:
+        return any(any(those) for those in values)
+    gave = {kernel for kernel, _, _ in found.values}
+    different = {
+        tuple(tuple(sorted(set(each))) for each in those)
+        for kernel, those in zip(kernels, values, strict=True)
+        if kernel in gave
+    }
+    return len(different) > 1
+
+
+def _spanning(kernels: Sequence[str], columns: int) -> list[str]:
+    return ["", *(cell for kernel in kernels for cell in (kernel, *[""] * (columns - 1)))]
+
+
+def shown(values: Sequence[float]) -> str:
+    """The mean; behind it the range where the values differ, and their number."""
+    if not values:
+        return NOTHING
+    mean = _number(sum(values) / len(values))
+    if min(values) == max(values):
+        return mean
+    return f"{mean} [{_number(min(values))} … {_number(max(values))}]"
+
+
+def _number(value: float) -> str:
+    """Whole numbers stay whole; others have as many digits as tell something."""
+    if value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.1f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]], *, spans: int = 0) -> list[str]:
+    """Columns as wide as their widest cell, the first to the left, numbers to the right.
+
+    With `spans` the first row has a heading over every `spans` columns.
+    """
+    heading, body = (rows[0], rows[1:]) if spans else ((), rows)
+    widths = [max(len(row[n]) for row in body) for n in range(len(rows[0]))]
+    lines = []
+    for n in range(1, len(heading), spans or 1):
+        group = widths[n : n + spans]
+        widths[n] += max(0, len(heading[n]) - sum(group) - 2 * (spans - 1))
+    if heading:
+        parts = [" " * widths[0]]
+        for n in range(1, len(heading), spans):
+            parts.append(heading[n].center(sum(widths[n : n + spans]) + 2 * (spans - 1)))
+        lines.append(f"  {'  '.join(parts)}".rstrip())
+    for first, *rest in body:
+        cells = [first.ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append(f"  {'  '.join(cells)}".rstrip())
+    return lines
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """Sort key with numbers by size: kmalloc-8, kmalloc-64, kmalloc-1k."""
+    unit = {"": 1, "k": 1 << 10, "M": 1 << 20}
+    parts = re.findall(r"(\d+)([kM]?)(?![a-zA-Z])|(\D+|\d+)", text)
+    return [(0, int(n) * unit[u], "") if n else (1, 0, rest) for n, u, rest in parts]

@@ -1,0 +1,117 @@
+"""How a boot's commands reach the guest and what they print comes back: ssh, or the console.
+
+Both give the same `Output`s. Over the console the guest runs a script from its init and has
+no network at all: nothing of the host's moves its times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipeline import frames, workload
+from pipeline.frames import FramedCommand
+from pipeline.guest import Guest, GuestEnd
+from pipeline.image import GuestFile
+from pipeline.keys import Keys
+from pipeline.model import Output, ProbeSpec, WorkloadRun
+from pipeline.progress import Step
+from pipeline.scope import Scope
+from pipeline.session import Credentials, SshSession
+from pipeline.workload import StepSpec
+
+NAMES = ("ssh", "console")
+POWEROFF_SECONDS = 20.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """What came back from a guest that was ready, and how it ended."""
+
+    outputs: tuple[Output, ...]
+    end: GuestEnd
+
+
+class Transport(Protocol):
+    """One of the two ways."""
+
+    def files(self) -> Mapping[str, GuestFile]:
+        """What has to lie in the guest before it boots."""
+
+    def carry(self, guest: Guest, *, scope: Scope, step: Step) -> Carried:
+        """Run the steps in a guest that is ready, and power it off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverSsh:
+    """The host runs each step over one ssh connection."""
+
+    keys: Keys
+    run: WorkloadRun | None
+    probes: tuple[ProbeSpec, ...]
+
+    def files(self) -> Mapping[str, GuestFile]:
+        return {
+            "ktrial/authorized_keys": GuestFile(data=self.keys.authorized.encode(), mode=0o600),
+            "ktrial/hostkey": GuestFile(data=self.keys.host_private, mode=0o600),
+        }
+
+    def carry(self, guest: Guest, *, scope: Scope, step: Step) -> Carried:
+        credentials = Credentials(private=self.keys.private, host_public=self.keys.host_public)
+        with SshSession(port=guest.ssh_port, credentials=credentials, died=guest.died) as session:
+            outputs = workload.timeline(session, self.run, self.probes, scope=scope, step=step)
+            step.note("powering off")
+            return Carried(outputs=outputs, end=guest.shutdown(scope, session))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverConsole:
+    """The guest's init runs all steps and prints their framed outputs on the console."""
+
+    run: WorkloadRun | None
+    probes: tuple[ProbeSpec, ...]
+
+    @property
+    def steps(self) -> tuple[StepSpec, ...]:
+        return workload.steps(self.run, self.probes)
+
+    def files(self) -> Mapping[str, GuestFile]:
+        commands = [
+            FramedCommand(name=str(number), command=each.command, deadline=each.deadline)
+            for number, each in enumerate(self.steps)
+        ]
+        return {"ktrial/run.sh": GuestFile(data=frames.script(commands).encode(), mode=0o755)}
+
+    def carry(self, guest: Guest, *, scope: Scope, step: Step) -> Carried:
+        step.note("running from init")
+        seconds = sum(each.deadline for each in self.steps) + POWEROFF_SECONDS
+        end = guest.wait_stopped(scope.child(seconds))
+        text = guest.console.read_bytes().decode(errors="replace")
+        return Carried(outputs=outputs(self.steps, frames.read(text)), end=end)
+
+
+def outputs(steps: tuple[StepSpec, ...], framed: tuple[frames.Framed, ...]) -> tuple[Output, ...]:
+    """The outputs of a console, in the order of the steps, up to the first that is missing."""
+    by_name = {each.name: each for each in framed}
+    found: list[Output] = []
+    for number, spec in enumerate(steps):
+        each = by_name.get(str(number))
+        if each is None:
+            problem = "it never came back"
+            each = frames.Framed(
+                name=str(number), exit_status=None, text="", seconds=0.0, problem=problem
+            )
+        found.append(
+            Output(
+                source=spec.source,
+                phase=spec.phase,
+                exit_status=each.exit_status,
+                text=each.text,
+                seconds=each.seconds,
+                problem=each.problem,
+            )
+        )
+        if each.exit_status is None:
+            break
+    return tuple(found)

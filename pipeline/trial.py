@@ -1,0 +1,391 @@
+"""Composes the stages into one run: the nodes of a plan and the work behind each.
+
+This is the one module that knows every stage; no stage knows another.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from pipeline import (
+    accelerator,
+    build,
+    cache,
+    catalog,
+    compiler,
+    console,
+    image,
+    layout,
+    results,
+    scheduler,
+    store,
+    tree,
+)
+from pipeline.boot import Booter, BootJob
+from pipeline.catalog import Catalog
+from pipeline.errors import InfraError, UserError
+from pipeline.hypervisor import Hypervisor
+from pipeline.model import (
+    Accelerator,
+    ApplyFailure,
+    BootId,
+    BootResult,
+    Build,
+    BuildFailure,
+    ConfigFailure,
+    Evidence,
+    Image,
+    KernelPlan,
+    Plan,
+    Revision,
+    Role,
+    Tree,
+)
+from pipeline.progress import Reporter
+from pipeline.results import Folder
+from pipeline.scheduler import Done, Node
+from pipeline.scope import Scope
+from pipeline.settings import Settings
+
+TOOLCHAIN = "gcc"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a run works with."""
+
+    settings: Settings
+    shelf: Catalog
+    reporter: Reporter
+    scope: Scope
+    folder: Folder
+    opened: Tree | None = None
+    trusted: bool = False
+    over: str = "ssh"
+
+
+def run(plan_: Plan, context: Context) -> Evidence:
+    """Carry out a plan. What a stage could not do is in the evidence, not raised.
+
+    Raises UserError where the input turns out to be bad: a lost kconfig symbol on base,
+    say, or a tree that is none.
+    """
+    with ExitStack() as stack:
+        trial = _Trial(plan_, context, stack)
+        pools = {
+            name: stack.enter_context(ThreadPoolExecutor(workers, thread_name_prefix=name))
+            for name, workers in (("light", 4), ("build", 1), ("image", 1), ("guest", 1))
+        }
+        done = scheduler.run(
+            trial.nodes(),
+            trial.work,
+            pools=pools,
+            usable=lambda value: not isinstance(value, ApplyFailure | BuildFailure | ConfigFailure),
+            scope=context.scope,
+            on_done=trial.keep,
+        )
+    return _evidence(plan_, done)
+
+
+def preflight(plan_: Plan, *, settings: Settings, shelf: Catalog, scope: Scope) -> None:
+    """What would stop every cell is said before anything is made.
+
+    Raises InfraError: no compiler for an architecture, no QEMU for it, a disk too full.
+    """
+    toolchain = catalog.pick("toolchain", TOOLCHAIN, shelf.toolchains)
+    compiler.require_host_tools()
+    for name in plan_.scenario.architectures:
+        target = shelf.architecture(name)
+        compiler.find(toolchain, target, machine=platform.machine(), scope=scope)
+        if not Path("/usr/bin", target.qemu).exists():
+            raise InfraError(
+                f"no emulator for {name}: {target.qemu} is not there",
+                hint=f"sudo apt-get install {target.qemu_package}",
+            )
+    settings.cache.mkdir(parents=True, exist_ok=True)
+    store.require_space(settings.cache, store.INCREMENT_BYTES)
+
+
+class _Trial:
+    def __init__(self, plan_: Plan, context: Context, stack: ExitStack) -> None:
+        self._plan = plan_
+        self._scenario = plan_.scenario
+        self._context = context
+        self._stack = stack
+        self._lock = threading.Lock()
+        self._hypervisor: Hypervisor | None = None
+        self._values: dict[str, object] = {}
+        self._booter = Booter(
+            folder=context.folder,
+            shelf=context.shelf,
+            scenario=self._scenario,
+            over=context.over,
+        )
+
+    # ------------------------------------------------------------------ the plan's nodes
+
+    def nodes(self) -> list[Node]:
+        """In plan order: tree, series, builds, then boots behind all builds of their kind."""
+        tree_node = Node(id="tree", pool="light", job=self._open_tree)
+        applies = [self._apply_node(kernel) for kernel in self._scenario.kernels]
+        wanted = list(dict.fromkeys(boot.cell.architecture for boot in self._plan.boots))
+        builds = {
+            name: [self._build_node(name, kernel) for kernel in self._scenario.kernels]
+            for name in wanted
+        }
+        hosts = [node for name in wanted for node in self._host_nodes(name)]
+        boots = [self._boot_node(boot, builds) for boot in self._plan.boots]
+        flat = [node for group in builds.values() for node in group]
+        return [tree_node, *hosts, *applies, *flat, *boots]
+
+    def _apply_node(self, kernel: KernelPlan) -> Node:
+        need = f"apply.{kernel.on}" if kernel.on else "tree"
+        return Node(
+            id=f"apply.{kernel.name}",
+            pool="light",
+            needs=(need,),
+            job=partial(self._apply, kernel),
+        )
+
+    def _build_node(self, architecture: str, kernel: KernelPlan) -> Node:
+        # Base is built first, since the others start from its folder; they are built even
+        # where it breaks, since that tells whether the fault is base's own.
+        first = self._scenario.kernels[0]
+        after = () if kernel == first else (f"build.{architecture}.{first.name}",)
+        return Node(
+            id=f"build.{architecture}.{kernel.name}",
+            pool="build",
+            needs=(f"apply.{kernel.name}",),
+            after=after,
+            job=partial(self._build, architecture, kernel),
+        )
+
+    def _host_nodes(self, architecture: str) -> tuple[Node, Node]:
+        return (
+            Node(
+                id=f"image.{architecture}",
+                pool="image",
+                job=partial(self._image, architecture),
+            ),
+            Node(
+                id=f"accelerator.{architecture}",
+                pool="light",
+                job=partial(self._accelerator, architecture),
+            ),
+        )
+
+    def _boot_node(self, boot: BootId, builds: Mapping[str, list[Node]]) -> Node:
+        # A build beside a boot would disturb its times: guests wait for every build.
+        name = boot.cell.architecture
+        return Node(
+            id=boot.name,
+            pool="guest",
+            needs=(f"build.{name}.{boot.kernel}", f"image.{name}", f"accelerator.{name}"),
+            after=tuple(node.id for group in builds.values() for node in group),
+            job=partial(self._boot, boot),
+        )
+
+    # ------------------------------------------------------------------ the work
+
+    def work(self, node: Node) -> object:
+        assert callable(node.job)
+        self._context.scope.check()
+        return node.job()
+
+    def keep(self, done: Done) -> None:
+        self._values[done.id] = done.value
+
+    def _open_tree(self) -> Tree:
+        if self._context.opened:
+            return self._context.opened
+        spec = self._scenario.tree
+        with self._context.reporter.step(f"tree {spec.name}") as step:
+            return tree.open_tree(
+                spec,
+                cache=self._context.settings.cache,
+                scope=self._context.scope,
+                step=step,
+            )
+
+    def _apply(self, kernel: KernelPlan) -> Revision | ApplyFailure:
+        opened = self._values["tree"]
+        assert isinstance(opened, Tree)
+        under = self._values[f"apply.{kernel.on}"] if kernel.on else None
+        on = under.commit if isinstance(under, Revision) else opened.base
+        with self._context.reporter.step(f"series on {kernel.name}"):
+            return tree.apply(
+                opened,
+                kernel,
+                on=on,
+                log=self._context.folder.apply_log(kernel.name),
+                scope=self._context.scope,
+            )
+
+    def _build(self, architecture: str, kernel: KernelPlan) -> Build | BuildFailure | ConfigFailure:
+        opened, revision = self._values["tree"], self._values[f"apply.{kernel.name}"]
+        assert isinstance(opened, Tree)
+        assert isinstance(revision, Revision)
+        context = self._context
+        with context.reporter.step(f"build {kernel.name} for {architecture}") as step:
+            result = build.build_kernel(
+                self._build_request(architecture, kernel, opened, revision),
+                lambda seen: layout.laid_out(
+                    opened,
+                    revision.tree_id,
+                    seen,
+                    cache=context.settings.cache,
+                    scope=context.scope,
+                ),
+                cache=context.settings.cache,
+                scope=context.scope,
+                step=step,
+                log_folder=context.folder.build(architecture, kernel.name),
+            )
+        if isinstance(result, ConfigFailure) and kernel == self._scenario.kernels[0]:
+            raise lost_symbols(result)
+        if isinstance(result, Build):
+            self._stack.enter_context(cache.using(result.folder))
+        results.keep_build(context.folder, result)
+        return result
+
+    def _build_request(
+        self, architecture: str, kernel: KernelPlan, opened: Tree, revision: Revision
+    ) -> build.BuildRequest:
+        shelf, first = (
+            self._context.shelf,
+            self._values.get(f"apply.{self._scenario.kernels[0].name}"),
+        )
+        target = shelf.architecture(architecture)
+        names = ("base", *target.fragments, *self._fragments())
+        return build.BuildRequest(
+            kernel=kernel.name,
+            tree_id=revision.tree_id,
+            origin=opened.origin,
+            base_tree_id=first.tree_id if isinstance(first, Revision) else None,
+            architecture=target,
+            toolchain=catalog.pick("toolchain", TOOLCHAIN, shelf.toolchains),
+            fragments=tuple(
+                catalog.pick("kconfig fragment", name, shelf.fragments)
+                for name in dict.fromkeys(names)
+            ),
+            jobs=self._context.settings.jobs,
+            trusted=kernel.role is Role.BASE or self._context.trusted,
+            sandboxed=self._context.settings.sandboxed,
+        )
+
+    def _fragments(self) -> tuple[str, ...]:
+        probes = [self._context.shelf.probes[name] for name in self._scenario.probes]
+        return (*self._scenario.fragments, *(name for each in probes for name in each.kconfigs))
+
+    def _image(self, architecture: str) -> Image:
+        recipe = self._context.shelf.images[self._scenario.image]
+        with self._context.reporter.step(f"image {recipe.name} for {architecture}") as step:
+            return image.build_image(
+                recipe,
+                self._context.shelf.architecture(architecture),
+                cache=self._context.settings.cache,
+                scope=self._context.scope,
+                step=step,
+            )
+
+    def _accelerator(self, architecture: str) -> Accelerator:
+        settings = self._context.settings
+        self._open_hypervisor()
+        with self._context.reporter.step(f"accelerator for {architecture}") as step:
+            return accelerator.choose(
+                self._context.shelf.architecture(architecture),
+                forced=settings.accel,
+                cache=settings.cache,
+                scope=self._context.scope,
+                step=step,
+            )
+
+    def _open_hypervisor(self) -> Hypervisor:
+        """One for the run, opened by whoever comes first, closed with the run."""
+        settings = self._context.settings
+        with self._lock:
+            if self._hypervisor is None:
+                with self._context.reporter.step("libvirt"):
+                    self._hypervisor = self._stack.enter_context(
+                        Hypervisor(
+                            connect=settings.connect,
+                            runtime=settings.runtime,
+                            cache=settings.cache,
+                            families=console.read_families(settings.data / "console"),
+                        )
+                    )
+            return self._hypervisor
+
+    def _boot(self, boot: BootId) -> BootResult:
+        built = self._values[f"build.{boot.cell.architecture}.{boot.kernel}"]
+        guest_image = self._values[f"image.{boot.cell.architecture}"]
+        chosen = self._values[f"accelerator.{boot.cell.architecture}"]
+        assert isinstance(built, Build)
+        assert isinstance(guest_image, Image)
+        assert isinstance(chosen, Accelerator)
+        job = BootJob(boot=boot, build=built, image=guest_image, accelerator=chosen)
+        with self._context.reporter.step(f"boot {boot.name}") as step:
+            return self._booter.run(
+                job, self._open_hypervisor(), scope=self._context.scope, step=step
+            )
+
+
+class ConfigurationError(UserError):
+    """The tree cannot give the configuration that was asked for; a bisection skips the commit."""
+
+    bisect_code: ClassVar[int] = 125
+
+
+def lost_symbols(failure: ConfigFailure) -> ConfigurationError:
+    """Every lost symbol with its fragment and the reason, in one error."""
+    lines = [str(lost) for lost in failure.lost] or [failure.words]
+    return ConfigurationError(
+        "the configuration cannot be had: " + "; ".join(lines),
+        hint="mend the fragment, or take a tree that has it",
+    )
+
+
+def _evidence(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
+    values = {each.id: each.value for each in done}
+    architectures = list(dict.fromkeys(cell.architecture for cell in plan_.cells))
+
+    def those(prefix: str, names: list[str]) -> dict[str, object]:
+        return {n: v for n in names if (v := values.get(f"{prefix}.{n}")) is not None}
+
+    kernels = [kernel.name for kernel in plan_.scenario.kernels]
+    opened = values.get("tree")
+    return Evidence(
+        tree=opened if isinstance(opened, Tree) else None,
+        revisions={
+            name: value
+            for name, value in those("apply", kernels).items()
+            if isinstance(value, Revision | ApplyFailure)
+        },
+        builds={
+            (architecture, kernel): value
+            for architecture in architectures
+            for kernel, value in those(f"build.{architecture}", kernels).items()
+            if isinstance(value, Build | BuildFailure | ConfigFailure)
+        },
+        images={
+            name: value
+            for name, value in those("image", architectures).items()
+            if isinstance(value, Image)
+        },
+        accelerators={
+            name: value
+            for name, value in those("accelerator", architectures).items()
+            if isinstance(value, Accelerator)
+        },
+        boots=tuple(each.value for each in done if isinstance(each.value, BootResult)),
+        faults={each.id: each.fault for each in done if each.fault},
+        cut=any(each.cut for each in done),
+    )

@@ -1,0 +1,61 @@
+"""libvirt in this process: imported late, silent, with its event loop running."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pipeline.errors import InfraError
+
+_guard = threading.Lock()
+_loaded: list[ModuleType] = []
+
+
+def load_libvirt(log: Path | None = None) -> ModuleType:
+    """Import libvirt once, silent, with its event loop running in a thread.
+
+    Messages of libvirt itself go to `log` (first call only) and never to stderr.
+
+    Raises:
+        InfraError: there is no libvirt here.
+    """
+    with _guard:
+        if _loaded:
+            return _loaded[0]
+        try:
+            libvirt = _import_with_log(log)
+        except ImportError as error:
+            raise InfraError(
+                f"libvirt cannot be loaded: {error}",
+                hint="apt-get install libvirt-daemon libvirt-daemon-driver-qemu libvirt0",
+            ) from error
+        libvirt.registerErrorHandler(_ignore_error, None)
+        libvirt.virEventRegisterDefaultImpl()
+        threading.Thread(
+            target=_run_events, args=(libvirt,), name="libvirt events", daemon=True
+        ).start()
+        _loaded.append(libvirt)
+        return libvirt
+
+
+def _import_with_log(log: Path | None) -> ModuleType:
+    """libvirt reads where to log from the environment, and only while it is initialised."""
+    os.putenv("LIBVIRT_LOG_OUTPUTS", f"3:file:{log or os.devnull}")
+    try:
+        import libvirt  # noqa: PLC0415
+    finally:
+        os.unsetenv("LIBVIRT_LOG_OUTPUTS")
+    module: ModuleType = libvirt
+    return module
+
+
+def _ignore_error(context: object, error: object) -> None:
+    """Errors reach us as exceptions; libvirt's own handler would print them as well."""
+
+
+def _run_events(libvirt: Any) -> None:
+    while True:
+        libvirt.virEventRunDefaultImpl()

@@ -1,0 +1,270 @@
+"""Runs a workload in a guest and reads the guest around it.
+
+A boot's work is a list of steps, each one shell command: the probes of the phase after boot,
+those before the workload, the workload, and the probes of the phases behind it. The list is
+pure and the same for both ways into a guest: over ssh `timeline` runs it step by step; an
+init-started run gets it as a whole and prints what the steps gave on the console.
+
+Probes of the phase `during` are read inside the guest, by a loop in the workload's own step:
+once at its start and then once a second. So they need no second connection, and they end
+with the workload. A further step hands over what they read; `metrics` makes one number of it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pipeline import metrics
+from pipeline.errors import UserError
+from pipeline.model import Output, Parameter, Phase, ProbeSpec, WorkloadRun, WorkloadSpec
+from pipeline.progress import Step
+from pipeline.schema import nearest
+from pipeline.scope import Scope
+
+GUEST_FOLDER = "/tmp"  # a tmpfs in the guest
+DURING_SECONDS = 1.0
+DROP_CACHES = "sync && echo 3 > /proc/sys/vm/drop_caches"
+
+Scalar = str | int | float | bool
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (float, int),
+    "str": (str,),
+    "bool": (bool,),
+}
+_WORDS = {"int": "a whole number", "float": "a number", "str": "a string", "bool": "true or false"}
+
+
+class Reply(Protocol):
+    """What came of one command; `exit_status` is None where it never came back."""
+
+    @property
+    def exit_status(self) -> int | None: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def problem(self) -> str: ...
+
+
+class Session(Protocol):
+    """A way into the guest. `run` returns at once when the guest dies or the scope ends."""
+
+    def run(self, command: str, *, scope: Scope) -> Reply: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSpec:
+    """One shell command in the guest. `deadline` in seconds, under the slowest accelerator."""
+
+    source: str
+    phase: Phase
+    command: str
+    deadline: float
+
+
+# --------------------------------------------------------------------------- parameters
+
+
+def bind(spec: WorkloadSpec, label: str, params: Mapping[str, Scalar]) -> WorkloadRun:
+    """A workload with these parameters. UserError: an unknown one, or one of the wrong type."""
+    known = {parameter.name: parameter for parameter in spec.parameters}
+    for name, value in params.items():
+        _checked(spec, _known(spec, known, name), value)
+    defaults = {p.name: p.default for p in spec.parameters if p.default is not None}
+    return WorkloadRun(spec=spec, parameters={**defaults, **params}, label=label)
+
+
+def _known(spec: WorkloadSpec, known: Mapping[str, Parameter], name: str) -> Parameter:
+    if name not in known:
+        raise UserError(
+            f"workload {spec.name}: unknown parameter “{name}”", hint=nearest(name, known)
+        )
+    return known[name]
+
+
+def _checked(spec: WorkloadSpec, parameter: Parameter, value: Scalar) -> None:
+    fits = isinstance(value, _KINDS[parameter.kind])
+    if not fits or (isinstance(value, bool) and parameter.kind != "bool"):
+        raise UserError(
+            f"workload {spec.name}: {parameter.name}: expected {_WORDS[parameter.kind]}, "
+            f"not {value!r}",
+            hint=parameter.description,
+        )
+
+
+def command(run: WorkloadRun) -> str:
+    """The workload's command line: its arguments in place of `{arguments}`, or at the end."""
+    words = [
+        _argument(parameter, run.parameters[parameter.name])
+        for parameter in run.spec.parameters
+        if parameter.name in run.parameters
+    ]
+    arguments = " ".join(word for word in words if word)
+    if "{arguments}" in run.spec.command:
+        return run.spec.command.replace("{arguments}", arguments).strip()
+    return f"{run.spec.command.rstrip()} {arguments}".strip()
+
+
+def _argument(parameter: Parameter, value: Scalar) -> str:
+    if parameter.kind == "bool" and "{value}" not in parameter.argument:
+        return parameter.argument if value else ""
+    return parameter.argument.replace("{value}", shlex.quote(_shown(value)))
+
+
+def _shown(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --------------------------------------------------------------------------- steps
+
+
+def steps(
+    run: WorkloadRun | None, probes: Sequence[ProbeSpec], *, folder: str = GUEST_FOLDER
+) -> tuple[StepSpec, ...]:
+    """All commands of a boot, in order. Without a workload each probe is read once, after boot.
+
+    `folder` is where, in the guest, readings are kept while the workload runs.
+    """
+    if run is None:
+        return tuple(_probe_step(probe, Phase.AFTER_BOOT) for probe in probes)
+    during = [probe for probe in probes if Phase.DURING in probe.phases]
+    return (
+        *_phase_steps(probes, Phase.AFTER_BOOT),
+        *_phase_steps(probes, Phase.BEFORE),
+        StepSpec(
+            source=run.label,
+            phase=Phase.WORKLOAD,
+            command=_with_readings(command(run), during, folder) if during else command(run),
+            deadline=run.spec.deadline,
+        ),
+        *(_handover(probe, folder) for probe in during),
+        *_phase_steps(probes, Phase.AFTER),
+        *_phase_steps(probes, Phase.AFTER_DROP),
+    )
+
+
+def _phase_steps(probes: Sequence[ProbeSpec], phase: Phase) -> Iterator[StepSpec]:
+    for probe in probes:
+        if phase in probe.phases:
+            yield _probe_step(probe, phase)
+
+
+def _probe_step(probe: ProbeSpec, phase: Phase) -> StepSpec:
+    text = probe.command.strip()
+    if phase is Phase.AFTER_DROP:
+        text = f"{DROP_CACHES} && {{\n{text}\n}}"
+    return StepSpec(source=probe.name, phase=phase, command=text, deadline=probe.deadline)
+
+
+def _handover(probe: ProbeSpec, folder: str) -> StepSpec:
+    return StepSpec(
+        source=probe.name,
+        phase=Phase.DURING,
+        command=f"cat {_readings_file(probe, folder)}",
+        deadline=probe.deadline,
+    )
+
+
+def _readings_file(probe: ProbeSpec, folder: str) -> str:
+    return shlex.quote(f"{folder}/ktrial-during.{probe.name}")
+
+
+def _with_readings(workload: str, during: Sequence[ProbeSpec], folder: str) -> str:
+    """The workload with a loop beside it that reads the probes; its exit status is kept.
+
+    The loop ends by a file, not by a signal, so that a reading once begun is finished: even
+    the shortest workload has one. Only its pause is killed, for not to be waited for.
+    """
+    stop, pause = (shlex.quote(f"{folder}/ktrial-{name}") for name in ("stop", "pause"))
+    readings = "\n".join(_reading(probe, folder) for probe in during)
+    files = " ".join(_readings_file(probe, folder) for probe in during)
+    return f"""(
+rm -f {stop} {pause} {files}
+(
+while :; do
+{readings}
+[ -e {stop} ] && break
+sleep {DURING_SECONDS:g} &
+echo $! > {pause}
+wait $!
+[ -e {stop} ] && break
+done
+) > /dev/null 2>&1 < /dev/null &
+sampler=$!
+(
+{workload}
+)
+status=$?
+: > {stop}
+[ -e {pause} ] && read pid < {pause} && kill $pid 2> /dev/null
+wait $sampler
+exit $status
+)"""
+
+
+def _reading(probe: ProbeSpec, folder: str) -> str:
+    return f"""(
+{probe.command.strip()}
+) >> {_readings_file(probe, folder)} 2>&1
+echo "{metrics.end_of_reading("$?")}" >> {_readings_file(probe, folder)}"""
+
+
+# --------------------------------------------------------------------------- running them
+
+
+def timeline(
+    session: Session,
+    run: WorkloadRun | None,
+    probes: Sequence[ProbeSpec],
+    *,
+    scope: Scope,
+    step: Step,
+) -> tuple[Output, ...]:
+    """Run a boot's steps, each under its own deadline; what each printed, in their order.
+
+    It ends at the first step that does not come back: the guest is gone, or busy with a
+    command that nobody waits for any more. That step's output is the last one. A step that
+    comes back with a bad exit status does not keep the others from being run.
+
+    Raises Cancelled when the scope is cancelled.
+    """
+    outputs: list[Output] = []
+    for spec in steps(run, probes):
+        scope.check()
+        step.note(
+            spec.source if spec.phase is Phase.WORKLOAD else f"{spec.source}, {spec.phase.value}"
+        )
+        own, started = scope.child(spec.deadline), time.time()
+        output = _output(spec, session.run(spec.command, scope=own), own, scope)
+        outputs.append(replace(output, started=started))
+        scope.check()
+        if outputs[-1].exit_status is None:
+            break
+    return tuple(outputs)
+
+
+def _output(spec: StepSpec, reply: Reply, own: Scope, whole: Scope) -> Output:
+    """`own` is the step's deadline, `whole` that of the boot."""
+    timed_out = reply.exit_status is None and own.expired and not whole.expired
+    problem = reply.problem
+    if timed_out:
+        problem = f"no end after {spec.deadline:g} s"
+    return Output(
+        source=spec.source,
+        phase=spec.phase,
+        exit_status=reply.exit_status,
+        text=reply.text,
+        seconds=reply.seconds,
+        problem=problem,
+        timed_out=timed_out,
+    )

@@ -1,0 +1,270 @@
+"""Guests under the real libvirt and QEMU, playing a console instead of running a kernel."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline import roots
+from pipeline.domain import GuestSpec
+from pipeline.errors import Cancelled, InfraError
+from pipeline.hypervisor import Hypervisor, sweep
+from pipeline.model import Stop
+from pipeline.scope import Scope
+from tests import guests
+from tests.guests import PAUSE, POWER_OFF, RESET, player
+
+READY = b"[    0.1] Linux version 0\r\nktrial: ready 0.10\r\n"
+PANIC = (
+    b"[    1.0] Kernel panic - not syncing: tested\r\n[    1.1] Call Trace:\r\n"
+    b"[    1.2] last words\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def hypervisor() -> Iterator[Hypervisor]:
+    """One for all: libvirt keeps to one embedded root a process, until its end."""
+    runtime = Path(tempfile.mkdtemp(prefix="ktrial-test-"))
+    atexit.register(shutil.rmtree, runtime, ignore_errors=True)  # after libvirt has let go of it
+    opened = Hypervisor(runtime=runtime, cache=runtime / "cache", families=guests.FAMILIES)
+    with opened:
+        yield opened
+
+
+def pid_of(spec: GuestSpec) -> int:
+    """The QEMU of a guest, told by the initrd that only it has."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].startswith(b"/usr/bin/qemu") and os.fsencode(spec.initrd) in words:
+            return int(entry.parent.name)
+    raise AssertionError("there is no QEMU")
+
+
+def test_ready_and_gone(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    spec = player(tmp_path, READY)
+    with hypervisor.guest(spec, scope=scope) as guest:
+        assert guest.wait_ready(scope) is None
+        assert guest.state.value == "ready"
+        assert guest.ready_at is not None
+        assert guest.ready_at >= guest.started
+        assert 1024 <= guest.ssh_port < 65536
+        pid = pid_of(spec)
+    assert not Path(f"/proc/{pid}").exists()
+    assert guest.state.value == "stopped"
+    assert guest.end().stop is Stop.COMPLETED
+    assert spec.console.read_bytes() == READY
+
+
+def test_a_panic_ends_the_wait(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    with hypervisor.guest(player(tmp_path, PANIC + RESET), scope=scope) as guest:
+        end = guest.wait_ready(scope)
+        assert guest.died.is_set()
+    assert end is not None
+    assert (end.stop, end.reason) == (Stop.KERNEL, "panic: tested")
+    assert "last words" in end.findings[0].excerpt
+    assert guest.end() == end
+
+
+def test_a_panic_after_ready(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    with hypervisor.guest(player(tmp_path, READY + PAUSE + PANIC), scope=scope) as guest:
+        assert guest.wait_ready(scope) is None
+        assert guest.died.wait(60)
+        assert guest.end().stop is Stop.KERNEL
+
+
+def test_a_reset_without_a_word(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    with hypervisor.guest(player(tmp_path, b"early\r\n" + RESET), scope=scope) as guest:
+        end = guest.wait_ready(scope)
+    assert end is not None
+    assert end.stop is Stop.KERNEL
+    assert "reset itself" in end.reason
+    assert "early" in end.reason
+
+
+def test_a_power_off_unasked(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    plays = READY + b"[    2.0] reboot: Power down\r\n" + POWER_OFF
+    with hypervisor.guest(player(tmp_path, plays), scope=scope) as guest:
+        assert guest.died.wait(60)
+        end = guest.end()
+    assert end.stop is Stop.KERNEL
+    assert "unasked" in end.reason
+
+
+def test_a_power_off_as_asked(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    plays = READY + b"[    2.0] reboot: Power down\r\n" + POWER_OFF
+    with hypervisor.guest(player(tmp_path, plays), scope=scope) as guest:
+        assert guest.wait_stopped(scope).stop is Stop.COMPLETED
+
+
+def test_a_hang(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    with hypervisor.guest(player(tmp_path, b"[    0.1] so far\r\n"), scope=scope) as guest:
+        end = guest.wait_ready(scope.child(3))
+    assert end is not None
+    assert end.stop is Stop.HANG
+    assert "[    0.1] so far" in end.reason
+
+
+def test_silence(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    with hypervisor.guest(player(tmp_path, b"[    0.1] so far\r\n"), scope=scope) as guest:
+        end = guest.wait_ready(scope, silence=2)
+    assert end is not None
+    assert end.stop is Stop.HANG
+
+
+def test_qemu_killed(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    spec = player(tmp_path, READY)
+    with hypervisor.guest(spec, scope=scope) as guest:
+        assert guest.wait_ready(scope) is None
+        os.kill(pid_of(spec), signal.SIGKILL)
+        assert guest.died.wait(60)
+        end = guest.end()
+    assert end.stop is Stop.INFRA
+    assert "SIGKILL" in end.reason
+
+
+def test_cancel_lets_go(hypervisor: Hypervisor, tmp_path: Path) -> None:
+    scope = Scope(600)
+    spec = player(tmp_path, b"")
+    with pytest.raises(Cancelled), hypervisor.guest(spec, scope=scope) as guest:
+        pid = pid_of(spec)
+        threading.Timer(0.2, scope.cancel).start()
+        guest.wait_ready(scope)
+    assert not Path(f"/proc/{pid}").exists()
+    with pytest.raises(Cancelled), hypervisor.guest(spec, scope=scope):
+        pass
+
+
+def test_an_exception_takes_the_guest_down(
+    hypervisor: Hypervisor, tmp_path: Path, scope: Scope
+) -> None:
+    spec = player(tmp_path, READY)
+    with pytest.raises(ZeroDivisionError), hypervisor.guest(spec, scope=scope):
+        pid = pid_of(spec)
+        raise ZeroDivisionError
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_qemu_refuses(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    spec = replace(player(tmp_path, READY), initrd=tmp_path / "missing")
+    with pytest.raises(InfraError, match="missing"), hypervisor.guest(spec, scope=scope):
+        pass
+
+
+def test_several_at_once(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    specs = [player(tmp_path, READY, name=f"player{n}") for n in range(3)]
+    ports: list[int] = []
+
+    def boot(number: int) -> None:
+        with hypervisor.guest(specs[number], scope=scope) as guest:
+            assert guest.wait_ready(scope) is None
+            ports.append(guest.ssh_port)
+            assert guest.end().stop is Stop.COMPLETED
+
+    threads = [threading.Thread(target=boot, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(ports)) == 3
+
+
+VICTIM = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from pipeline.hypervisor import Hypervisor
+from pipeline.scope import Scope
+from tests import guests
+folder = Path(sys.argv[2])
+scope = Scope(600)
+made = Hypervisor(runtime=folder / "r", cache=folder / "c", families=guests.FAMILIES)
+with made as hypervisor:
+    with hypervisor.guest(guests.player(folder, b"ktrial: ready 1\\n"), scope=scope) as guest:
+        assert guest.wait_ready(scope) is None
+        print("ready", flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="kt-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def start_victim(folder: Path) -> subprocess.Popen[bytes]:
+    root = str(Path(__file__).parents[2])
+    victim = subprocess.Popen(
+        [sys.executable, "-c", VICTIM, root, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert victim.stdout is not None
+    assert victim.stdout.readline() == b"ready\n"
+    return victim
+
+
+def test_what_a_killed_run_left_is_swept(folder: Path) -> None:
+    victim = start_victim(folder)
+    runtime = folder / "r"
+    pid = pid_of(player(folder, b"ktrial: ready 1\n"))
+    assert sweep(runtime) == [], "a living run's guest is nobody else's business"
+    assert Path(f"/proc/{pid}").exists()
+    victim.kill()
+    victim.communicate()
+    assert Path(f"/proc/{pid}").exists(), "QEMU outlives its run: otherwise nothing is tested"
+    (words,) = sweep(runtime)
+    assert str(pid) in words
+    assert not roots.is_alive(pid)
+    assert list(runtime.iterdir()) == []
+    assert sweep(runtime) == []
+
+
+def test_a_run_says_nothing_and_leaves_nothing(folder: Path) -> None:
+    victim = start_victim(folder)
+    out, err = victim.communicate(b"")
+    assert (victim.returncode, out, err) == (0, b"", b"")
+    assert list((folder / "r").iterdir()) == []
+    probes = list((folder / "c" / "libvirt" / "capabilities").iterdir())
+    assert [path.suffix for path in probes] == [".xml"]
+
+
+def test_a_root_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere"
+    target.mkdir()
+    link = tmp_path / "r"
+    link.symlink_to(target)
+    with (
+        pytest.raises(InfraError, match="somebody else"),
+        Hypervisor(runtime=link, cache=tmp_path, families=guests.FAMILIES),
+    ):
+        pass
+
+
+def test_death_ends_a_wait(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    """A deadline far away is not waited for once QEMU is dead."""
+    spec = player(tmp_path, b"")
+    with hypervisor.guest(spec, scope=scope) as guest:
+        pid = pid_of(spec)
+        threading.Timer(0.1, os.kill, (pid, signal.SIGKILL)).start()
+        before = time.monotonic()
+        end = guest.wait_ready(scope.child(500))
+        assert time.monotonic() - before < 400
+    assert end is not None
+    assert end.stop is Stop.INFRA

@@ -1,0 +1,166 @@
+"""The sandbox with the real bubblewrap: what is to be seen in it, and that it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline import sandbox
+from pipeline.errors import Cancelled, InfraError
+from pipeline.sandbox import Sandbox
+from pipeline.scope import Scope
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Sandbox:
+    for name in ("src", "build", "extra"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "src" / "Makefile").write_text("all:\n")
+    (tmp_path / "extra" / "file").write_text("extra")
+    return Sandbox(
+        source=tmp_path / "src",
+        build=tmp_path / "build",
+        extra={Path("/fragments"): tmp_path / "extra"},
+    )
+
+
+def said(box: Sandbox, script: str, scope: Scope) -> str:
+    return sandbox.run(box, ("sh", "-c", script), scope=scope).text
+
+
+def test_tree_is_read_only_and_the_build_folder_is_not(box: Sandbox, scope: Scope) -> None:
+    text = said(box, "pwd; cat /src/Makefile /fragments/file; echo > /src/x; echo > out", scope)
+    assert text.splitlines()[:3] == ["/build", "all:", "extra"] or "extra" in text
+    assert "Read-only file system" in text
+    assert (box.build / "out").exists()
+    assert not (box.source / "x").exists()
+
+
+def test_nothing_of_the_host_is_seen(box: Sandbox, scope: Scope) -> None:
+    seen = set(said(box, "cd /; echo *", scope).split())
+    assert seen <= {
+        *("bin", "build", "dev", "etc", "fragments", "lib", "lib32", "lib64", "libx32"),
+        *("proc", "sbin", "src", "tmp", "usr"),
+    }
+    assert said(box, "hostname; cat /etc/passwd", scope).startswith("ktrial\n")
+    assert "No such file" in said(box, "cat /etc/passwd", scope)
+
+
+def test_no_network_no_other_processes_no_environment(
+    box: Sandbox, scope: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KTRIAL_SECRET", "s3cret")
+    devices = said(box, "tail -n +3 /proc/net/dev", scope)
+    assert [line.split(":")[0].strip() for line in devices.splitlines()] == ["lo"]
+    assert len(said(box, "echo /proc/[0-9]*", scope).split()) < 5
+    assert "s3cret" not in said(box, "env", scope)
+
+
+def test_no_capabilities(box: Sandbox, scope: Scope) -> None:
+    status = said(box, "grep -E 'CapEff|NoNewPrivs' /proc/self/status", scope)
+    assert status.split() == ["CapEff:", "0" * 16, "NoNewPrivs:", "1"]
+
+
+def test_disabled_sandbox_runs_in_the_host_s_build_folder(box: Sandbox, scope: Scope) -> None:
+    plain = replace(box, enabled=False)
+    assert said(plain, "pwd", scope) == f"{box.build}\n"
+    assert plain.seen(Path("/fragments/file")) == box.extra[Path("/fragments")] / "file"
+    assert "KTRIAL" not in said(plain, "env", scope)
+
+
+def test_missing_bwrap_is_told_with_what_to_do(box: Sandbox, scope: Scope) -> None:
+    sandbox.require(box, scope=scope)
+    gone = replace(box, bwrap="/nonexistent/bwrap")
+    with pytest.raises(InfraError) as caught:
+        sandbox.require(gone, scope=scope)
+    assert "--no-sandbox" in caught.value.hint
+    sandbox.require(replace(gone, enabled=False), scope=scope)
+
+
+def test_refusing_bwrap_is_told_with_its_words(box: Sandbox, scope: Scope, tmp_path: Path) -> None:
+    """As where user namespaces are off: bwrap is there and says no."""
+    refuses = tmp_path / "bwrap"
+    refuses.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"
+    )
+    refuses.chmod(0o755)
+    with pytest.raises(InfraError, match="No permissions to create"):
+        sandbox.require(replace(box, bwrap=str(refuses)), scope=scope)
+
+
+def test_cancelled_command_leaves_no_process(box: Sandbox) -> None:
+    scope = Scope(60)
+
+    def on_line(_: str) -> None:
+        scope.cancel()
+
+    script = "trap '' TERM; setsid sleep 7301 & (trap '' TERM; sleep 7301) & echo up; sleep 7301"
+    with pytest.raises(Cancelled):
+        sandbox.run(box, ("sh", "-c", script), scope=scope, on_line=on_line)
+    assert gone("7301")
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from pipeline import sandbox
+from pipeline.scope import Scope
+box = sandbox.Sandbox(source=Path(sys.argv[1]), build=Path(sys.argv[2]))
+sandbox.run(box, ("sh", "-c", "setsid sleep 7302 & echo up > up; sleep 7302"), scope=Scope(60))
+"""
+
+
+def test_kill_9_of_the_run_leaves_no_process(box: Sandbox) -> None:
+    run = subprocess.Popen(
+        (sys.executable, "-c", KILLED, box.source, box.build), cwd=Path(__file__).parents[2]
+    )
+    until((box.build / "up").exists)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    assert gone("7302")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_works_for_an_ordinary_user(box: Sandbox) -> None:
+    os.chown(box.build, 65534, 65534)
+    for folder in (box.build, *box.build.parents):
+        if folder.owner() == "root" and folder.is_relative_to(Path("/tmp")):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    command = sandbox.arguments(
+        box, ("sh", "-c", "id -u > who"), environment={"PATH": sandbox.PATH}
+    )
+    subprocess.run(command, check=True, user=65534, group=65534, extra_groups=[])
+    assert (box.build / "who").read_text() == "65534\n"
+
+
+def until(condition: object, seconds: float = 20) -> bool:
+    """Wait until a condition holds; False where it never did."""
+    assert callable(condition)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def gone(word: str) -> bool:
+    """Whether every process with the argument `word` ends (it may take the kernel a moment)."""
+    return until(lambda: not _running(word))
+
+
+def _running(word: str) -> bool:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word.encode() in path.read_bytes().split(b"\0"):
+                return True
+        except OSError:
+            continue
+    return False

@@ -1,0 +1,74 @@
+# Everything but configuration. Objects depend on what their compilation read (-MMD), and on
+# autoconf.h, which is only written anew where it differs.
+include $(KCONFIG_CONFIG)
+
+CC := $(CROSS_COMPILE)gcc
+LD := $(CROSS_COMPILE)ld
+OBJCOPY := $(CROSS_COMPILE)objcopy
+NM := $(CROSS_COMPILE)nm
+CFLAGS := -O2 -ffreestanding -fno-pic -fno-asynchronous-unwind-tables -nostdinc -Wall \
+	-fmacro-prefix-map=$(srctree)/= -I$(srctree)/include -include $(objtree)/include/generated/autoconf.h
+release := $(VERSION).$(PATCHLEVEL).$(SUBLEVEL)$(EXTRAVERSION)$(patsubst "%",%,$(CONFIG_LOCALVERSION))
+
+obj-y :=
+obj-m :=
+# Which objects there are changes with these files.
+include $(foreach dir,init mm lib drivers,$(srctree)/$(dir)/Makefile)
+objects := $(addprefix $(objtree)/,$(obj-y))
+modules-built := $(patsubst %.o,$(objtree)/%.ko,$(obj-m))
+
+.PHONY: all vmlinux bzImage Image modules modules_install kernelrelease FORCE
+.DELETE_ON_ERROR:
+all: vmlinux
+
+generated := $(objtree)/include/generated/autoconf.h
+
+$(generated): $(KCONFIG_CONFIG)
+	@mkdir -p $(@D) $(objtree)/include/config
+	@sed -n -e 's/^\(CONFIG_[A-Z0-9_a-z]*\)=y$$/#define \1 1/p' \
+		-e 's/^\(CONFIG_[A-Z0-9_a-z]*\)=m$$/#define \1_MODULE 1/p' \
+		-e 's/^\(CONFIG_[A-Z0-9_a-z]*\)=\([0-9"].*\)$$/#define \1 \2/p' $< > $@.new
+	@cmp -s $@ $@.new && rm $@.new || mv $@.new $@
+
+$(objtree)/include/config/kernel.release: FORCE
+	@mkdir -p $(@D)
+	@echo "$(release)" | cmp -s - $@ || echo "$(release)" > $@
+
+$(objtree)/%.o: $(srctree)/%.c | $(generated)
+	@mkdir -p $(@D)
+	@echo "  CC      $*.o"
+	@$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+-include $(objects:.o=.d)
+-include $(patsubst %.o,$(objtree)/%.d,$(obj-m))
+
+$(objtree)/vmlinux: $(objects) $(wildcard $(srctree)/*/Makefile)
+	@echo "  LD      vmlinux"
+	@$(LD) --build-id=none -e start_kernel -o $@ $(objects)
+	@$(NM) -n $@ > $(objtree)/System.map
+
+vmlinux: $(objtree)/vmlinux $(objtree)/include/config/kernel.release
+
+bzImage: $(objtree)/arch/x86/boot/bzImage
+Image: $(objtree)/arch/arm64/boot/Image
+
+$(objtree)/arch/x86/boot/bzImage $(objtree)/arch/arm64/boot/Image: $(objtree)/vmlinux \
+		$(objtree)/include/config/kernel.release
+	@mkdir -p $(@D)
+	@echo "  OBJCOPY $(patsubst $(objtree)/%,%,$@)"
+	@$(OBJCOPY) -O binary $< $@
+	@printf '%s@%s #%s %s\n' "$(KBUILD_BUILD_USER)" "$(KBUILD_BUILD_HOST)" \
+		"$(KBUILD_BUILD_VERSION)" "$(KBUILD_BUILD_TIMESTAMP)" >> $@
+
+%.ko: %.o
+	@echo "  LD [M]  $(patsubst $(objtree)/%,%,$@)"
+	@$(LD) -r -o $@ $<
+
+modules: $(modules-built)
+
+modules_install:
+	@dir=$(INSTALL_MOD_PATH)/lib/modules/$(release)/kernel && mkdir -p $$dir && \
+		$(foreach ko,$(modules-built),cp $(ko) $$dir/ &&) echo "  INSTALL $$dir"
+
+kernelrelease:
+	@echo $(release)

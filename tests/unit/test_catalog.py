@@ -1,0 +1,94 @@
+"""Every data file reads, says what it is, and is named in a document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import inventory, metrics, scenario, settings
+from pipeline.catalog import Catalog, pick
+from pipeline.errors import UserError
+
+ROOT = settings.shipped_root()
+SHELF = Catalog(data=settings.PACKAGE / "data", share=(ROOT,))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "architectures",
+        "toolchains",
+        "workloads",
+        "probes",
+        "guests",
+        "images",
+        "fragments",
+        "scenarios",
+    ],
+)
+def test_every_data_file_is_named_in_the_readme(kind: str) -> None:
+    names = list(getattr(SHELF, kind))
+    assert names
+    missing = [name for name in names if f"`{name}`" not in README]
+    assert not missing, f"{kind} that README.md does not mention: {missing}"
+
+
+def test_every_data_file_says_what_it_is() -> None:
+    silent = [entry for entry in inventory.collect(SHELF) if not entry.text.strip()]
+    assert not silent
+
+
+def test_every_scenario_reads() -> None:
+    for folder in SHELF.scenarios.values():
+        assert scenario.load(folder).title
+
+
+def test_every_reading_is_sound() -> None:
+    for spec in (*SHELF.workloads.values(), *SHELF.probes.values()):
+        assert not metrics.check(spec.readings), spec.name
+
+
+def test_every_need_and_fragment_that_is_named_exists() -> None:
+    programs = {name for image in SHELF.images.values() for name in image.programs}
+    for spec in (*SHELF.workloads.values(), *SHELF.probes.values()):
+        assert set(spec.needs) <= programs, spec.name
+    for probe in SHELF.probes.values():
+        assert set(probe.kconfigs) <= set(SHELF.fragments), probe.name
+    for architecture in SHELF.architectures.values():
+        assert set(architecture.fragments) <= set(SHELF.fragments), architecture.name
+
+
+def test_a_users_file_wins_over_a_shipped_one(tmp_path: Path) -> None:
+    mine = tmp_path / "vm_images" / "guests"
+    mine.mkdir(parents=True)
+    text = 'description = "mine"\nvcpus = 3\nmax_vcpus = 3\nmemory = 300\n'
+    (mine / "smp2.toml").write_text(text)
+    shelf = Catalog(data=settings.PACKAGE / "data", share=(tmp_path, ROOT))
+    assert shelf.guests["smp2"].vcpus == 3
+    assert "smp4" in shelf.guests
+
+
+def test_architectures_go_by_their_other_names_too() -> None:
+    assert SHELF.architecture("arm64").name == "aarch64"
+    assert SHELF.architecture("amd64").name == "x86_64"
+    with pytest.raises(UserError) as caught:
+        SHELF.architecture("aarch46")
+    assert caught.value.hint == "did you mean aarch64?"
+
+
+def test_pick_tells_what_there_is() -> None:
+    with pytest.raises(UserError) as caught:
+        pick("guest", "zzz", {"smp1": 1})
+    assert caught.value.hint == "known: smp1"
+
+
+def test_the_list_has_every_kind_and_refuses_others() -> None:
+    text = inventory.render(inventory.collect(SHELF))
+    for word in ("num_present_cpus", "hackbench", "slab-orders", "smp2of8", "bench", "debian:5.10"):
+        assert word in text
+    assert "hackbench" not in inventory.render(inventory.collect(SHELF), "guests")
+    with pytest.raises(UserError) as caught:
+        inventory.render(inventory.collect(SHELF), "guest")
+    assert caught.value.hint == "did you mean guests?"

@@ -1,0 +1,100 @@
+"""The shape of the program: stages know nothing of each other, and nothing goes round."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pipeline
+
+FOLDER = Path(pipeline.__file__).parent
+STAGES = {
+    "series": {"series"},
+    "tree": {"tree", "layout", "apt", "fastimport"},
+    "build": {"build"},
+    "image": {"image", "rootfs"},
+    "guest": {"guest", "hypervisor", "accelerator", "session"},
+    "workload": {"workload"},
+    "verdict": {"verdict"},
+    "report": {"summary", "junit", "record"},
+}
+PURE = {
+    "model",
+    "errors",
+    "plan",
+    "kconfig",
+    "metrics",
+    "outcomes",
+    "verdict",
+    "summary",
+    "junit",
+    "record",
+    "console",
+    "frames",
+    "slots",
+    "bootview",
+    "observation",
+    "tables",
+    "text",
+    "domain",
+    "initramfs",
+}
+EFFECTS = {"subprocess", "libvirt", "fabric", "git", "socket", "shutil", "tempfile"}
+
+
+def imports(path: Path) -> set[str]:
+    """The modules of the package, and the outside ones, that a file imports anywhere."""
+    found: set[str] = set()
+    for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(each, ast.ImportFrom) and each.module == "pipeline":
+            found |= {f"pipeline.{alias.name}" for alias in each.names}
+        elif isinstance(each, ast.ImportFrom) and each.module:
+            found.add(each.module)
+        elif isinstance(each, ast.Import):
+            found |= {alias.name for alias in each.names}
+    return found
+
+
+def graph() -> dict[str, set[str]]:
+    return {
+        path.stem: {name.split(".")[1] for name in imports(path) if name.startswith("pipeline.")}
+        for path in FOLDER.glob("*.py")
+    }
+
+
+def test_stages_never_import_each_other() -> None:
+    edges = graph()
+    for stage, modules in STAGES.items():
+        others = set().union(*(m for name, m in STAGES.items() if name != stage))
+        for module in modules & edges.keys():
+            assert not edges[module] & others, f"{module} imports another stage"
+    assert set().union(*STAGES.values()) <= edges.keys(), "a stage's module is gone: mend the list"
+
+
+def test_there_is_no_cycle() -> None:
+    edges = {name: set(targets) for name, targets in graph().items()}
+    while leaves := {name for name, targets in edges.items() if not targets & edges.keys()}:
+        for name in leaves:
+            del edges[name]
+    assert not edges, f"these import each other: {sorted(edges)}"
+
+
+def test_the_pure_core_has_no_effects() -> None:
+    for name in PURE:
+        outside = {module.split(".")[0] for module in imports(FOLDER / f"{name}.py")}
+        assert not outside & EFFECTS, f"{name} is to be pure"
+
+
+def reads_environment(path: Path) -> bool:
+    return any(
+        isinstance(each, ast.Attribute)
+        and isinstance(each.value, ast.Name)
+        and each.value.id == "os"
+        and each.attr in {"environ", "getenv"}
+        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    )
+
+
+def test_only_the_command_line_reads_the_environment() -> None:
+    readers = {path.stem for path in FOLDER.glob("*.py") if reads_environment(path)}
+    assert readers == {"cli"}

@@ -1,0 +1,108 @@
+"""result.json holds a whole run, and gives it back as it was."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pipeline import record
+from pipeline.errors import UserError
+from pipeline.model import Run
+from tests import reports, runs
+
+RUNS = [
+    pytest.param(reports.good, id="good"),
+    pytest.param(reports.broken, id="broken"),
+    pytest.param(reports.with_every_outcome, id="every outcome"),
+]
+
+
+@pytest.mark.parametrize("make", RUNS)
+def test_a_run_comes_back_as_it_was(make: Callable[[], Run]) -> None:
+    run = make()
+    text = record.dump(run)
+    assert text.isascii()
+    assert record.load(text) == run
+    assert record.dump(record.load(text)) == text
+
+
+def test_a_run_of_nothing_comes_back() -> None:
+    made = runs.plan()
+    run = runs.run(made, replace(runs.good_evidence(made), boots=(), tree=None, builds={}))
+    assert record.load(record.dump(run)) == run
+
+
+def test_the_numbers_are_one_flat_table() -> None:
+    run = reports.good()
+    table = json.loads(record.dump(run))["samples"]
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    assert len(rows) == sum(len(boot.samples) for boot in run.evidence.boots)
+    keys = ("architecture", "guest", "workload", "kernel", "block", "boot", "phase", "metric")
+    assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows)
+    (order,) = [
+        row
+        for row in rows
+        if (row["kernel"], row["metric"], row["block"]) == ("fix", "kmalloc-1k.order", 0)
+    ]
+    assert order == {
+        "architecture": "x86_64",
+        "guest": "smp2of8",
+        "workload": "hackbench",
+        "kernel": "fix",
+        "block": 0,
+        "boot": 0,
+        "phase": "after-boot",
+        "source": "slab-orders",
+        "metric": "kmalloc-1k.order",
+        "value": 2,
+        "unit": "",
+        "better": "neither",
+    }
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_numbers_that_json_lacks_still_make_valid_json(value: float) -> None:
+    run = replace(reports.good(), ended=value)
+    text = record.dump(run)
+    json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    back = record.load(text).ended
+    assert back == value or (math.isnan(back) and math.isnan(value))
+
+
+def test_keys_of_a_newer_ktrial_are_passed_over_and_missing_ones_have_defaults() -> None:
+    run = reports.good()
+    document = json.loads(record.dump(run))
+    document["run"]["colour"] = "green"
+    del document["run"]["notes"]
+    assert record.load(json.dumps(document)) == replace(run, notes=())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "not a result"),
+        ('{"schema": 1}', "not a result"),
+        ('{"schema": 999, "run": {}, "samples": {}}', "schema 999"),
+        ('{"schema": 1, "run": {}, "samples": {"columns": [], "rows": []}}', "at run"),
+        ('{"schema": 1, "run": 3, "samples": {"columns": [], "rows": []}}', "at run"),
+    ],
+)
+def test_what_is_no_result_gets_one_clear_line(text: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        record.load(text)
+
+
+def test_a_wrong_value_is_named_by_its_place() -> None:
+    document = json.loads(record.dump(reports.good()))
+    document["run"]["cases"][2]["seconds"] = "soon"
+    with pytest.raises(UserError, match=r"run\.cases\[2\]\.seconds"):
+        record.load(json.dumps(document))
+    document = json.loads(record.dump(reports.good()))
+    document["samples"]["rows"][0][9] = "many"
+    with pytest.raises(UserError, match="samples"):
+        record.load(json.dumps(document))

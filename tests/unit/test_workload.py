@@ -1,0 +1,214 @@
+"""Parameters, command lines and the order of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import pipeline
+from pipeline import schema, workload
+from pipeline.errors import Cancelled, UserError
+from pipeline.model import Parameter, Phase, ProbeSpec, WorkloadRun, WorkloadSpec
+from pipeline.scope import Scope
+from tests.conftest import QuietStep
+
+DATA = Path(pipeline.__file__).parent / "data"
+
+
+def spec() -> WorkloadSpec:
+    return schema.read(DATA / "workloads/hackbench.toml", WorkloadSpec, name="hackbench")
+
+
+def hackbench(**params: str | int | float | bool) -> WorkloadRun:
+    return workload.bind(spec(), "hackbench", params)
+
+
+def probe(name: str, *phases: Phase) -> ProbeSpec:
+    return ProbeSpec(
+        name=name,
+        description="",
+        command=f"echo {name}",
+        phases=phases,
+        needs=(),
+        kconfigs=(),
+        deadline=5.0,
+        readings=(),
+    )
+
+
+# --------------------------------------------------------------------------- parameters
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, "hackbench -l 200 -g 4"),
+        ({"loops": 50, "pipe": True}, "hackbench -l 50 -g 4 -p"),
+        # the seed's own: hackbench -s 1024 -l 200 -g 200 -f 25 -P
+        (
+            {"size": 1024, "groups": 200, "fds": 25, "process": True},
+            "hackbench -l 200 -g 200 -s 1024 -f 25 -P",
+        ),
+        ({"threads": True, "process": False}, "hackbench -l 200 -g 4 -T"),
+    ],
+)
+def test_command_lines(params: Mapping[str, int | bool], expected: str) -> None:
+    assert workload.command(hackbench(**params)) == expected
+
+
+def test_a_value_cannot_leave_its_argument() -> None:
+    parameter = Parameter(name="file", argument="-o {value}", description="", kind="str")
+    made = WorkloadSpec(
+        name="w",
+        description="",
+        command="w",
+        parameters=(parameter,),
+        needs=(),
+        deadline=1.0,
+        readings=(),
+    )
+    bound = workload.bind(made, "w", {"file": "a; reboot"})
+    assert workload.command(bound) == "w -o 'a; reboot'"
+
+
+def test_an_unknown_parameter_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="unknown parameter “loop”") as caught:
+        hackbench(loop=3)
+    assert caught.value.hint == "did you mean loops?"
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"loops": "200"}, "loops: expected a whole number, not '200'"),
+        ({"loops": 2.5}, "expected a whole number"),
+        ({"loops": True}, "expected a whole number, not True"),
+        ({"pipe": 1}, "pipe: expected true or false, not 1"),
+    ],
+)
+def test_a_wrong_type_names_the_parameter(params: Mapping[str, int | str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        hackbench(**params)
+
+
+# --------------------------------------------------------------------------- steps
+
+
+def order(run: WorkloadRun | None, *probes: ProbeSpec) -> list[tuple[str, Phase]]:
+    return [(step.source, step.phase) for step in workload.steps(run, probes)]
+
+
+def test_steps_follow_the_phases() -> None:
+    every = probe("every", *Phase)
+    late = probe("late", Phase.AFTER)
+    assert order(hackbench(), every, late) == [
+        ("every", Phase.AFTER_BOOT),
+        ("every", Phase.BEFORE),
+        ("hackbench", Phase.WORKLOAD),
+        ("every", Phase.DURING),
+        ("every", Phase.AFTER),
+        ("late", Phase.AFTER),
+        ("every", Phase.AFTER_DROP),
+    ]
+
+
+def test_without_a_workload_each_probe_is_read_once_after_boot() -> None:
+    probes = (probe("a", Phase.AFTER_BOOT, Phase.AFTER), probe("b", Phase.DURING))
+    assert order(None, *probes) == [("a", Phase.AFTER_BOOT), ("b", Phase.AFTER_BOOT)]
+
+
+def test_without_readings_beside_it_the_workload_runs_bare() -> None:
+    (step,) = workload.steps(hackbench(), ())
+    assert step.command == "hackbench -l 200 -g 4"
+    assert step.deadline == spec().deadline
+
+
+def test_caches_are_dropped_before_the_last_reading_and_never_for_another() -> None:
+    steps = workload.steps(hackbench(), (probe("every", *Phase),))
+    drops = [step.phase for step in steps if "drop_caches" in step.command]
+    assert drops == [Phase.AFTER_DROP]
+
+
+# --------------------------------------------------------------------------- timeline
+
+
+@dataclass(frozen=True)
+class Answer:
+    exit_status: int | None = 0
+    text: str = "text"
+    seconds: float = 0.1
+    problem: str = ""
+
+
+@dataclass
+class Recorded:
+    """A session that answers from a table, by a word in the command."""
+
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    commands: list[str] = field(default_factory=list)
+    wait: bool = False
+
+    def run(self, command: str, *, scope: Scope) -> Answer:
+        self.commands.append(command)
+        answer = next((a for word, a in self.answers.items() if word in command), Answer())
+        if self.wait and answer.exit_status is None:
+            scope.sleep(3600)  # no longer than the deadline
+        return answer
+
+
+PROBES = (probe("before", Phase.BEFORE), probe("after", Phase.AFTER))
+
+
+def test_every_step_has_its_output(scope: Scope, step: QuietStep) -> None:
+    outputs = workload.timeline(Recorded(), hackbench(), PROBES, scope=scope, step=step)
+    assert [output.source for output in outputs] == ["before", "hackbench", "after"]
+    assert {output.exit_status for output in outputs} == {0}
+    assert step.notes == ["before, before", "hackbench", "after, after"]
+
+
+def test_a_bad_exit_does_not_end_it(scope: Scope, step: QuietStep) -> None:
+    session = Recorded({"hackbench": Answer(exit_status=1)})
+    outputs = workload.timeline(session, hackbench(), PROBES, scope=scope, step=step)
+    assert [output.exit_status for output in outputs] == [0, 1, 0]
+
+
+def test_a_step_that_does_not_come_back_is_the_last(scope: Scope, step: QuietStep) -> None:
+    session = Recorded({"hackbench": Answer(exit_status=None, problem="the guest died")})
+    outputs = workload.timeline(session, hackbench(), PROBES, scope=scope, step=step)
+    assert [output.source for output in outputs] == ["before", "hackbench"]
+    assert outputs[-1].problem == "the guest died"
+    assert not outputs[-1].timed_out
+
+
+def slow(deadline: float) -> WorkloadRun:
+    made = WorkloadSpec(
+        name="slow",
+        description="",
+        command="slow",
+        parameters=(),
+        needs=(),
+        deadline=deadline,
+        readings=(),
+    )
+    return workload.bind(made, "slow", {})
+
+
+def test_the_deadline_of_a_step_is_told_from_that_of_the_boot(step: QuietStep) -> None:
+    session = Recorded({"slow": Answer(exit_status=None)}, wait=True)
+    (output,) = workload.timeline(session, slow(0.05), (), scope=Scope(60), step=step)
+    assert output.timed_out
+    assert output.problem == "no end after 0.05 s"
+    (output,) = workload.timeline(session, slow(60), (), scope=Scope(0.05), step=step)
+    assert not output.timed_out
+
+
+def test_a_cancelled_run_stops_before_the_next_step(step: QuietStep) -> None:
+    scope = Scope(60)
+    session = Recorded()
+    scope.cancel()
+    with pytest.raises(Cancelled):
+        workload.timeline(session, hackbench(), PROBES, scope=scope, step=step)
+    assert session.commands == []
