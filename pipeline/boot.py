@@ -38,6 +38,7 @@ BOOT_SECONDS = {"kvm": 60.0, "tcg": 240.0}
 SILENCE_SECONDS = {"kvm": 15.0, "tcg": 40.0}
 # A boot as a whole, on top of what its steps may take.
 SLACK_SECONDS = 60.0
+BY_HAND_PORT = 2222
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,29 +128,55 @@ class Booter:
         )
 
     def _write_recipe(self, job: BootJob, spec: GuestSpec, here: Path, way: Transport) -> None:
-        """The domain, and what repeats this boot by hand."""
+        """The domain, the steps, and a script that boots the same guest by hand."""
         results.write(here / "domain.xml", domain.render(spec))
+        run = self._workload_of(job.boot.cell.workload)
+        lines = [
+            f"# {each.source}, {each.phase.value}\n{each.command}\n"
+            for each in workload.steps(run, self.probes)
+        ]
+        results.write(
+            here / "steps.sh", "# What was run in the guest, in this order.\n\n" + "\n".join(lines)
+        )
+        parts = self._parts(job, here, way)
+        up = Path("../../..")
+        own = replace(
+            spec,
+            kernel=up / self._kept_build(job).relative_to(self.folder.root) / job.build.image.name,
+            initrd=Path("initrd.img"),
+            ssh_port=BY_HAND_PORT,
+        )
+        results.write(
+            here / "repeat.sh",
+            "#!/bin/sh\n# Boots this guest by hand; its console is the terminal. Over ssh:\n"
+            f"#   ssh -i {up}/guest/key -p {BY_HAND_PORT} root@127.0.0.1 sh < steps.sh\n"
+            'cd "$(dirname "$0")" || exit 1\n'
+            f"cat {shlex.join(str(up / part) for part in parts)} > initrd.img\n"
+            f"exec {shlex.join(domain.by_hand(own))}\n",
+        )
+        (here / "repeat.sh").chmod(0o755)
+
+    def _kept_build(self, job: BootJob) -> Path:
+        return self.folder.build(job.boot.cell.architecture, job.boot.kernel)
+
+    def _parts(self, job: BootJob, here: Path, way: Transport) -> list[Path]:
+        """The archives of the initramfs, kept in the run's folder; relative to that."""
+        guest = results.made(self.folder.root / "guest")
+        kept = [guest / f"{job.image.name}.{job.image.architecture}.cpio"]
+        results.link(job.image.path, kept[0])
+        if job.build.modules:
+            kept.append(self._kept_build(job) / job.build.modules.name)
+            results.link(job.build.modules, kept[-1])
+        kept.append(here / "guest-files.cpio")
         files = [
             initramfs.file(path, given.data, given.mode)
             for path, given in sorted(way.files().items())
         ]
-        (here / "guest-files.cpio").write_bytes(initramfs.archive(files))
-        parts = [job.image.path, *([job.build.modules] if job.build.modules else [])]
-        own = replace(spec, initrd=Path("initrd.img"), ssh_port=2222)
-        results.write(
-            here / "repeat.sh",
-            "#!/bin/sh\n# Boots this guest by hand; its console is the terminal.\n"
-            'cd "$(dirname "$0")" || exit 1\n'
-            f"cat {shlex.join(str(part) for part in parts)} guest-files.cpio > initrd.img\n"
-            f"exec {shlex.join(domain.by_hand(own))}\n",
-        )
-        (here / "repeat.sh").chmod(0o755)
-        run = self._workload_of(job.boot.cell.workload)
-        steps = workload.steps(run, self.probes)
-        lines = [f"# {each.source}, {each.phase.value}\n{each.command}\n" for each in steps]
-        results.write(
-            here / "steps.sh", "# What was run in the guest, in this order.\n\n" + "\n".join(lines)
-        )
+        kept[-1].write_bytes(initramfs.archive(files))
+        key = guest / "key"
+        key.touch(mode=0o600)
+        key.write_text(self.keys.private)
+        return [path.relative_to(self.folder.root) for path in kept]
 
     # ------------------------------------------------------------------ the guest
 

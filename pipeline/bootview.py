@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from pipeline import metrics
-from pipeline.model import BootResult, Finding, Output, Phase, Stop
+from pipeline.model import NO_SSH, BootResult, Finding, Output, Phase, Stop
 from pipeline.slots import What
 
 CONSOLE_LOG = "console.log"  # below a boot's folder
@@ -30,12 +30,22 @@ class State(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Something that the code under test did wrong; the same `key` is the same fault."""
+    """Something that the code under test did wrong; the same `key` is the same fault.
+
+    `title` has nothing that differs from boot to boot, `text` may. `fatal`: the step, or the
+    kernel, got no further. `by_load`: a busy host alone can bring it about. `waited`: seconds
+    that a step without end was given. It came in `boots` of the `of` boots looked at.
+    """
 
     kind: str
     title: str
     text: str
     file: str = ""
+    fatal: bool = False
+    by_load: bool = False
+    waited: float = 0.0
+    boots: int = 1
+    of: int = 1
 
     @property
     def key(self) -> tuple[str, str]:
@@ -44,7 +54,11 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """`reason` is one line; `evidence` a path as the stages gave it; `seconds` of a good one."""
+    """`reason` is one line; `evidence` a path as the stages gave it; `seconds` of a good one.
+
+    `short`: what ended it before its time, where no boot got to the end: what would have come
+    behind that is not known. `no_ssh`: the guest lived, and ssh did not connect.
+    """
 
     state: State
     reason: str = ""
@@ -52,6 +66,8 @@ class Observation:
     detail: str = ""
     seconds: float = 0.0
     faults: tuple[Fault, ...] = ()
+    short: str = ""
+    no_ssh: bool = False
 
 
 def blocked(needs: str, by: Observation) -> Observation:
@@ -71,10 +87,15 @@ def boot_view(result: BootResult) -> Observation:
     if trouble and not _underway(result):
         return trouble
     assert result.ready is not None  # or it is in trouble
-    faults = tuple(_reported(finding) for finding in result.findings if not finding.fatal)
+    short = trouble.reason if trouble else ""
+    faults = _complaints(result)
     if not faults:
-        seconds = max(0.0, result.ready - result.started)
-        return Observation(state=State.GOOD, evidence=str(result.folder), seconds=seconds)
+        return Observation(
+            state=State.GOOD,
+            evidence=str(result.folder),
+            seconds=max(0.0, result.ready - result.started),
+            short=short,
+        )
     if trouble and trouble.state is not State.FAULTY:
         return trouble  # a host in trouble makes kernels complain: nothing of it is charged
     return Observation(
@@ -83,6 +104,7 @@ def boot_view(result: BootResult) -> Observation:
         evidence=str(result.folder / CONSOLE_LOG),
         detail="\n\n".join(finding.excerpt for finding in result.findings),
         faults=faults,
+        short=short,
     )
 
 
@@ -134,22 +156,31 @@ def _unanswered(last: Output, result: BootResult) -> Observation:
     """A step that never came back from a guest that lives on."""
     if last.timed_out and last.phase is Phase.WORKLOAD:
         text = f"{last.source}: {last.problem or 'no end within its deadline'}"
-        fault = Fault(kind="timeout", title=last.source, text=text)
+        fault = Fault(
+            kind="timeout",
+            title=last.source,
+            text=text,
+            fatal=True,
+            by_load=_emulated(result),
+            waited=last.seconds,
+        )
         return _faulty((fault,), result, evidence=str(result.folder), detail=_tail(last))
-    return _harness(f"{last.source}: {last.problem or 'no answer'}", result)
+    silent = _harness(f"{last.source}: {last.problem or 'no answer'}", result)
+    return replace(silent, no_ssh=last.problem.startswith(NO_SSH))
 
 
 def _broke(result: BootResult, fatal: Sequence[Finding]) -> Observation:
     """A kernel that crashed, hung or left. The first fatal report is the cause of the rest."""
     underway = _underway(result)
     if fatal:
-        fault = _reported(fatal[0])
+        fault = _reported(fatal[0], result)
     elif result.stop is Stop.HANG:
         text = result.reason or "the guest does not answer"
-        fault = Fault(kind="hang", title=f"during {underway or 'boot'}", text=text)
+        fault = Fault(kind="hang", title=_doing(result), text=text, fatal=True)
     else:
         text = result.reason or "the guest ended by itself"
-        fault = Fault(kind="kernel", title=text, text=text)
+        title = f"{text.partition('; ')[0]} {_doing(result)}"  # what is behind it changes
+        fault = Fault(kind="kernel", title=title, text=text, fatal=True)
     if underway:
         fault = replace(fault, text=f"during {underway}: {fault.text}")
     return _faulty(
@@ -168,6 +199,17 @@ def _underway(result: BootResult) -> str:
     return last.source if last.exit_status is None else ""
 
 
+def _doing(result: BootResult) -> str:
+    if result.ready is None:
+        return "during boot"
+    underway = _underway(result)
+    return f"during {underway}" if underway else "between steps"
+
+
+def _emulated(result: BootResult) -> bool:
+    return result.accelerator.name == "tcg"
+
+
 def _bad_output(output: Output, result: BootResult, what: What) -> Observation:
     """A bad exit of a workload is charged; a probe is our own tool, so that is our fault."""
     status = output.exit_status
@@ -181,26 +223,34 @@ def _bad_output(output: Output, result: BootResult, what: What) -> Observation:
     return _faulty((fault,), result, evidence=str(result.folder), detail=_tail(output))
 
 
-def _reported(finding: Finding) -> Fault:
+def _complaints(result: BootResult) -> tuple[Fault, ...]:
+    """What the kernel reported and survived."""
+    return tuple(_reported(finding, result) for finding in result.findings if not finding.fatal)
+
+
+def _reported(finding: Finding, result: BootResult) -> Fault:
     times = f" ({finding.count} times)" if finding.count > 1 else ""
     return Fault(
         kind=finding.kind,
         title=finding.title,
         text=f"kernel {finding.kind}: {finding.title}{times}",
+        fatal=finding.fatal,
+        # A vCPU that its host does not run looks the same as one that is stuck.
+        by_load=finding.kind == "hang" and not finding.fatal and _emulated(result),
     )
 
 
 def _faulty(
     faults: tuple[Fault, ...], result: BootResult, *, evidence: str, detail: str
 ) -> Observation:
-    more = tuple(_reported(finding) for finding in result.findings if not finding.fatal)
-    faults = faults if _underway(result) else (*faults, *more)
+    faults = faults if _underway(result) else (*faults, *_complaints(result))
     return Observation(
         state=State.FAULTY,
         reason=faults[0].text,
         evidence=evidence,
         detail=detail,
         faults=faults,
+        short=faults[0].text if faults[0].fatal else "",
     )
 
 
@@ -235,8 +285,15 @@ def together(boots: Sequence[Observation]) -> Observation | None:
                 these[0],
                 reason=_of(len(these), len(boots)) + these[0].reason,
                 faults=_merged(these, len(boots)),
+                short=_short(boots),
             )
-    return replace(boots[0], seconds=sum(boot.seconds for boot in boots) / len(boots))
+    seconds = sum(boot.seconds for boot in boots) / len(boots)
+    return replace(boots[0], seconds=seconds, short=_short(boots))
+
+
+def _short(boots: Sequence[Observation]) -> str:
+    told = [boot.short for boot in boots if boot.state in {State.GOOD, State.FAULTY}]
+    return told[0] if told and all(told) else ""
 
 
 def _of(count: int, all_: int) -> str:
@@ -250,5 +307,6 @@ def _merged(these: Iterable[Observation], all_: int) -> tuple[Fault, ...]:
         for fault in {fault.key: fault for fault in boot.faults}.values():
             seen.setdefault(fault.key, []).append(fault)
     return tuple(
-        replace(same[0], text=_of(len(same), all_) + same[0].text) for same in seen.values()
+        replace(same[0], text=_of(len(same), all_) + same[0].text, boots=len(same), of=all_)
+        for same in seen.values()
     )

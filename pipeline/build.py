@@ -245,6 +245,7 @@ class _Making:
         config = self._configure(fragments)
         if isinstance(config, ConfigFailure):
             return config
+        self._write_reproducer(config)
         key = self.job.build_key(config)
         if self.job.store.build(key).is_dir():
             return key
@@ -275,6 +276,13 @@ class _Making:
         if before and config == before[0]:
             os.utime(target, ns=(before[1], before[1]))
         return config
+
+    def _write_reproducer(self, config: str) -> None:
+        """Beside the logs, before make runs: a build that breaks is the one to repeat."""
+        modules = recipe.wants_modules(kconfig.parse_config(config))
+        (self.bench.logs / "config").write_text(config)
+        script = recipe.render_script(self.bench.recipe, modules=modules)
+        (self.bench.logs / "build.sh").write_text(script)
 
     def _fill_config(self, folder: Path, config: str) -> None:
         (folder / "config").write_text(config)

@@ -154,8 +154,8 @@ def scratch(cache: Path, name: str) -> Iterator[Path]:
 def _locked_folder(parent: Path, name: str) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY_PREFIX}{name}-", dir=parent))
-        folder.chmod(0o755)
         try:
+            folder.chmod(0o755)
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:  # a sweep was quicker than our lock
             continue

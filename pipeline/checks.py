@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import pwd
 import re
 import shlex
 import sys
@@ -25,6 +26,7 @@ WANTED_MEMORY = 3 * host.GIB
 # From 8.1 on the instruction budget of -icount is no longer shared between vCPUs; before
 # that a second one starves and the guest hangs when it comes up.
 DETERMINISTIC_QEMU = (8, 1)
+DEBIAN = Path("/etc/debian_version")
 APT_HELPER = "/usr/lib/apt/apt-helper"
 QEMU_DRIVERS = ("/usr/lib*", "/usr/lib*/*", "/usr/local/lib*", "/usr/local/lib*/*")
 QEMU_DRIVER = "libvirt/connection-driver/libvirt_driver_qemu.so"
@@ -195,13 +197,27 @@ def check_libvirt(connect: str) -> Check:
     try:
         connection = libvirt.open(uri)
     except libvirt.libvirtError as error:
-        raise InfraError(f"{uri}: {error}", hint=f"virsh --connect {shlex.quote(uri)} uri") from error
+        raise InfraError(
+            f"{uri}: {error}", hint=f"virsh --connect {shlex.quote(uri)} uri"
+        ) from error
     try:
         number = connection.getLibVersion()
     finally:
         connection.close()
+    if embedded and os.getuid() == 0 and DEBIAN.exists():
+        _require_user("libvirt-qemu")
     version = f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
     return Check(name="libvirt", ok=True, found=f"{version}, {uri} opens")
+
+
+def _require_user(name: str) -> None:
+    """Debian's libvirt looks it up where root opens its QEMU driver, before it reads qemu.conf."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError as error:
+        raise InfraError(
+            f"root's guests need a user {name}", hint=f"useradd --system --user-group {name}"
+        ) from error
 
 
 def check_qemu_driver() -> Check:

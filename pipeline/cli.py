@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,14 +15,14 @@ from pathlib import Path
 from rich.console import Console
 
 from pipeline import settings as settings_module
-from pipeline.errors import Cancelled, KtrialError
+from pipeline.errors import Cancelled, KtrialError, UserError
 from pipeline.progress import PlainReporter, QuietReporter, Reporter, RichReporter
 from pipeline.scope import Scope
 from pipeline.settings import Settings
 
-EXIT_USAGE = 2
 EXIT_INTERNAL = 3
 EXIT_INTERRUPTED = 130
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 DESCRIPTION = """Put a Linux kernel patch series on trial: apply it, build it, boot it in KVM/QEMU
 guests, run workloads, compare with base, and report."""
@@ -57,7 +58,8 @@ def main(argv: Sequence[str]) -> int:
         except Exception:
             traceback.print_exc()
             print("ktrial: this is a defect of ktrial, not of the series", file=sys.stderr)
-            code = EXIT_INTERNAL
+            bisecting = getattr(arguments, "bisect_exit", False)
+            code = KtrialError.bisect_code if bisecting else EXIT_INTERNAL
         if received:
             code = 128 + received[0]
     return code
@@ -86,9 +88,10 @@ def _signals(scope: Scope) -> Iterator[list[int]]:
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
         received.append(signum)
-        scope.cancel()
+        # In a thread: the handler may have interrupted a wait that holds the flag's lock.
+        threading.Thread(target=scope.cancel).start()
 
-    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.signal(each, stop) for each in STOPPING}
     try:
         yield received
     finally:
@@ -124,7 +127,9 @@ class _Parser(argparse.ArgumentParser):
         """One line, as for every other kind of bad input."""
         print(f"ktrial: {message}", file=sys.stderr)
         print(f"        `{self.prog} --help` tells what there is", file=sys.stderr)
-        sys.exit(EXIT_USAGE)
+        # git bisect takes 2 for "bad"; its own option is not parsed yet.
+        bisecting = "--bisect-exit" in sys.argv[1:]
+        sys.exit(UserError.bisect_code if bisecting else UserError.exit_code)
 
 
 def _parser() -> argparse.ArgumentParser:

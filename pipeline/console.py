@@ -23,7 +23,8 @@ EXCERPT_LINES = 60
 REPORT_LINES = 120
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>cM78])")
-_PREFIX = re.compile(r"(?:<\d+>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?)+|<\d+>")
+# printk's prefix, behind whatever a program wrote without ending its line.
+_PREFIX = re.compile(r".*?\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ?|(?:<\d+>)?(?:\[ *\d+\.\d+\] ?)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -94,7 +95,12 @@ def _compiled(regex: str) -> re.Pattern[str]:
 
 def message(line: str) -> str:
     """A console line without escapes, control characters and printk's prefix."""
-    return _PREFIX.sub("", clean(line), count=1).strip()
+    return _text(clean(line))
+
+
+def _text(line: str) -> str:
+    prefix = _PREFIX.match(line)
+    return line[prefix.end() if prefix else 0 :].strip()
 
 
 def clean(line: str) -> str:
@@ -157,7 +163,7 @@ class Classifier:
         return [report.finding() for report in self._reports[before:]]
 
     def _line(self, line: str) -> None:
-        text = _PREFIX.sub("", line, count=1).strip()
+        text = _text(line)
         if not text:
             return
         self.last_line = line.strip()

@@ -45,7 +45,10 @@ class State(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class GuestEnd:
-    """How a guest ended. `reason` is one line; `qemu_log_tail` QEMU's last words."""
+    """How a guest ended. `qemu_log_tail`: QEMU's last words.
+
+    `reason` is one line: what happened, and behind "; " what is of this boot alone.
+    """
 
     stop: Stop
     reason: str

@@ -56,6 +56,7 @@ class Desk:
 
     def take(self, request: Request) -> Intake:
         """Raises UserError with one clear line for every kind of bad input."""
+        _check(request)
         if request.rev is not None:
             taken = self._revision(request, request.rev)
         elif request.source is None:
@@ -76,7 +77,7 @@ class Desk:
             return self._scenario(request, folder)
         if source == "-" or (self.cwd / source).exists():
             return self._series(request, source)
-        if ".." in source or request.tree:
+        if _is_range(source):
             return self._range(request, source)
         raise UserError(
             f"{source}: no such file, scenario or range",
@@ -121,7 +122,7 @@ class Desk:
 
     def _range(self, request: Request, text: str) -> Intake:
         spec = self._tree_spec(request)
-        opened, found, tip = tree.read_range(self._open(spec), text)
+        opened, found, tip = tree.read_range(self._open(spec), text, scope=self.scope)
         kernels = (
             KernelPlan(name="base", role=Role.BASE),
             KernelPlan(name="patched", role=Role.PATCHED, series=found, commit=tip),
@@ -156,8 +157,9 @@ class Desk:
     def _tree_spec(self, request: Request) -> TreeSpec:
         if request.tree:
             return TreeSpec(name=request.tree, base=request.base or "HEAD")
-        if (self.cwd / "Kconfig").is_file() and (self.cwd / ".git").exists():
-            return TreeSpec(name=str(self.cwd), base=request.base or "HEAD")
+        for folder in (self.cwd, *self.cwd.parents):
+            if (folder / "Kconfig").is_file() and (folder / ".git").exists():
+                return TreeSpec(name=str(folder), base=request.base or "HEAD")
         raise UserError(
             "no kernel tree to try it on",
             hint="give --tree PATH or --tree debian:6.12, or start it in a kernel tree",
@@ -171,6 +173,25 @@ class Desk:
     def _bind(self, use: str, label: str, parameters: Mapping[str, Scalar]) -> WorkloadRun:
         spec = catalog.pick("workload", use, self.shelf.workloads)
         return workload.bind(spec, label, parameters)
+
+
+def _check(request: Request) -> None:
+    """Refuse what would silently leave out a part of what was asked for."""
+    if request.rev is not None and request.source is not None:
+        raise UserError(
+            f"--rev {request.rev} tries the tree as it is, without {request.source}",
+            hint=f"to apply it on that revision: --base {request.rev}",
+        )
+    if request.base and (request.rev is not None or _is_range(request.source or "")):
+        raise UserError(
+            "--base has no meaning here", hint="a revision or a range says itself where it starts"
+        )
+
+
+def _is_range(source: str) -> bool:
+    """A..B of git; a path that goes up has a slash beside its dots."""
+    start, dots, end = source.partition("..")
+    return bool(dots) and not source.startswith(".") and not (start + end).count("../")
 
 
 def _slug(name: str) -> str:

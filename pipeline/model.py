@@ -383,6 +383,7 @@ class Scenario:
     tables: tuple[Table, ...] = ()
     variant: str = ""
     notes: tuple[str, ...] = ()
+    guests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # instead of `guests`
 
 
 # --------------------------------------------------------------------------- build
@@ -526,6 +527,9 @@ class Stop(Enum):
     CUT = "cut short"
 
 
+NO_SSH = "ssh does not connect"  # how `Output.problem` begins where that is so
+
+
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """What one command in the guest printed: the one form for ssh and console alike."""
@@ -554,7 +558,10 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class BootResult:
-    """All that one boot left behind. `started`/`ended`: seconds since the epoch, guest alive."""
+    """All that one boot left behind. `started`/`ended`: seconds since the epoch, guest alive.
+
+    `reason`: what happened, and behind "; " what is of this boot alone (the last line said).
+    """
 
     boot: BootId
     stop: Stop

@@ -25,7 +25,10 @@ class Package:
 
 
 def read(text: str) -> tuple[Package, ...]:
-    """The lines of packages.txt; ValueError for one that does not have four fields."""
+    """The lines of packages.txt; ValueError for one that does not have four fields.
+
+    Of alternatives ("A|B") the first is the one to install.
+    """
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -34,7 +37,7 @@ def read(text: str) -> tuple[Package, ...]:
         if len(fields) != 4 or not all(fields):
             raise ValueError(f"packages.txt:{number}: expected 4 fields with tabs between: {line}")
         name, group, probe, why = fields
-        found.append(Package(name=name, group=group, probe=probe, why=why))
+        found.append(Package(name=name.partition("|")[0], group=group, probe=probe, why=why))
     return tuple(found)
 
 

@@ -16,7 +16,7 @@ def cells(scenario: Scenario) -> tuple[Cell, ...]:
     return tuple(
         Cell(architecture=architecture, guest=guest, workload=label)
         for architecture in scenario.architectures
-        for guest in scenario.guests
+        for guest in scenario.guests_on.get(architecture, scenario.guests)
         for label in labels
     )
 

@@ -11,6 +11,7 @@ results/latest -> <id>
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import time
@@ -19,8 +20,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import UserError
-from pipeline.model import BootId, Build, BuildFailure, ConfigFailure
+from pipeline.errors import Cancelled, UserError
+from pipeline.model import (
+    BootId,
+    Build,
+    Revision,
+    Scenario,
+    Tree,
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,8 @@ def made(folder: Path) -> Path:
 
 @contextmanager
 def new_folder(results: Path) -> Iterator[Folder]:
-    """A new run's folder; gone again where the run ends in an error before it was kept.
+    """A new run's folder. It goes again where bad input or Ctrl-C ends the run without evidence;
+    after any other error what lies in it is worth keeping.
 
     Raises UserError where it cannot be written.
     """
@@ -68,24 +76,24 @@ def new_folder(results: Path) -> Iterator[Folder]:
         ) from error
     try:
         yield Folder(root)
-    except BaseException:
+    except (UserError, Cancelled):
         shutil.rmtree(root, ignore_errors=True)
         for path in missing:
-            _remove_if_empty(path)
+            with suppress(OSError):
+                path.rmdir()
         raise
 
 
-def _remove_if_empty(path: Path) -> None:
-    with suppress(OSError):
-        path.rmdir()
-
-
 def point_latest(folder: Folder) -> None:
-    """Let `latest` name this run; readers never see it missing."""
+    """Let `latest` name this run; readers never see it missing. A `latest` that is no link, or a
+    file system without links, keeps things as they are."""
     link = folder.root.parent / "latest"
     fresh = folder.root.parent / f".latest.{folder.root.name}"
-    fresh.symlink_to(folder.root.name)
-    fresh.replace(link)
+    if link.exists() and not link.is_symlink():
+        return
+    with suppress(OSError):
+        fresh.symlink_to(folder.root.name)
+        fresh.replace(link)
 
 
 def write(path: Path, text: str) -> None:
@@ -95,15 +103,48 @@ def write(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def keep_build(folder: Folder, result: Build | BuildFailure | ConfigFailure) -> None:
-    """Put the final .config, the log and the script that repeats the build beside the results."""
-    if not isinstance(result, Build):
-        return
+def link(source: Path, target: Path) -> None:
+    """Have a file that the cache may drop in the results too, at no cost where that can be."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def keep_series(folder: Folder, scenario: Scenario) -> None:
+    """Put the mails of each kernel beside the results, as `git am` takes them."""
+    for kernel in scenario.kernels:
+        for patch in kernel.series.patches if kernel.series else ():
+            if patch.mail:
+                target = made(folder.root / "series" / kernel.name)
+                (target / f"{patch.number:04}.eml").write_bytes(patch.mail)
+
+
+def keep_build(folder: Folder, result: Build, tree: Tree, revision: Revision) -> None:
+    """Put kernel, configuration, log and the script that repeats the build beside the results."""
     target = folder.build(result.architecture, result.kernel)
+    link(result.image, target / result.image.name)
     for name, source in (
-        (".config", result.config),
+        ("config", result.config),
         ("build.log", result.log),
         ("build.sh", result.folder / "build.sh"),
     ):
         if source.is_file() and source != target / name:
             shutil.copyfile(source, target / name)
+    name_source(target / "build.sh", tree, revision)
+
+
+def name_source(script: Path, tree: Tree, revision: Revision) -> None:
+    """Say in a build's script which source it is for, and how to get it."""
+    if not script.is_file():
+        return
+    shebang, _, rest = script.read_text(encoding="utf-8").partition("\n")
+    note = (
+        f"# The source: commit {revision.commit} on base {tree.base} of {tree.name}.\n"
+        f"#   git fetch {tree.repository} {revision.commit} && git checkout FETCH_HEAD\n"
+        f"# or, on base: git am series/{revision.kernel}/*.eml of this run's folder\n"
+    )
+    write(script, f"{shebang}\n{note}{rest}")
+    script.chmod(0o755)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pipeline import catalog, schema
@@ -13,6 +13,9 @@ from pipeline.errors import UserError
 from pipeline.model import KernelPlan, Role, Scenario, Series, Table, TreeSpec, WorkloadRun
 
 FILE = "scenario.toml"
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+# The cases that every kernel has besides its workload.
+TAKEN = ("apply", "build", "boot")
 Scalar = str | int | float | bool
 ReadFiles = Callable[[Sequence[Path], str], Series]
 Bind = Callable[[str, str, Mapping[str, Scalar]], WorkloadRun]
@@ -64,6 +67,7 @@ class ScenarioFile:
     kconfigs: tuple[str, ...] = ()
     image: str = "bench"
     workloads: tuple[WorkloadEntry, ...] = ()
+    guests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     probes: tuple[str, ...] = ()
     boots: int = 1
     tables: tuple[Table, ...] = ()
@@ -103,16 +107,20 @@ def _check_kernels(path: Path, kernels: tuple[KernelEntry, ...]) -> None:
     for kernel in kernels:
         if kernel.name in seen:
             raise UserError(f"{path}: kernels: “{kernel.name}” is there twice")
-        if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", kernel.name):
-            raise UserError(
-                f"{path}: kernels: “{kernel.name}” is no name",
-                hint="use lower-case letters, digits, - and _",
-            )
+        _check_name(kernel.name, f"{path}: kernels: ")
         if kernel.on is not None:
             catalog.pick(f"kernel in {path}: on =", kernel.on, seen)
         seen[kernel.name] = kernel
     if not any(kernel.role is Role.PATCHED for kernel in kernels):
         raise UserError(f"{path}: kernels: none is on trial", hint='give one role = "patched"')
+
+
+def _check_name(name: str, where: str = "") -> None:
+    """Names get into the names of cases and into paths."""
+    if not NAME.fullmatch(name):
+        raise UserError(
+            f"{where}“{name}” is no name", hint="use lower-case letters, digits, - and _"
+        )
 
 
 def version_key(version: str) -> tuple[int, ...]:
@@ -147,6 +155,7 @@ def resolve(
         architectures=found.architectures or (native,),
         fragments=found.kconfigs,
         guests=found.guests,
+        guests_on=found.guests_on,
         image=found.image,
         workloads=_workloads(found.workloads, bind),
         probes=found.probes,
@@ -171,8 +180,11 @@ def _workloads(entries: Sequence[WorkloadEntry], bind: Bind) -> tuple[WorkloadRu
     runs: list[WorkloadRun] = []
     for entry in entries:
         label = entry.label or entry.use
+        _check_name(label, "workloads: label ")
+        if label in TAKEN:
+            raise UserError(f"a workload cannot be called “{label}”", hint="choose another label")
         if any(run.label == label for run in runs):
-            raise UserError(f"two workloads are called “{label}”", hint="give one a label")
+            raise UserError(f"two workloads are called “{label}”", hint="give one another label")
         runs.append(bind(entry.use, label, entry.parameters or {}))
     return tuple(runs)
 
@@ -212,6 +224,7 @@ def override(scenario: Scenario, wanted: Overrides, *, shelf: Catalog, bind: Bin
         or scenario.architectures,
         fragments=tuple(dict.fromkeys((*scenario.fragments, *wanted.kconfigs))),
         guests=wanted.guests or scenario.guests,
+        guests_on={} if wanted.guests else scenario.guests_on,
         image=wanted.image or scenario.image,
         workloads=_workloads(wanted.workloads, bind) or scenario.workloads,
         probes=wanted.probes or scenario.probes,
@@ -223,7 +236,8 @@ def override(scenario: Scenario, wanted: Overrides, *, shelf: Catalog, bind: Bin
 def checked(scenario: Scenario, shelf: Catalog) -> Scenario:
     """The scenario, once every name in it is known and its image has what is needed."""
     names = [shelf.architecture(name).name for name in scenario.architectures]
-    for guest in scenario.guests:
+    on = {shelf.architecture(name).name: guests for name, guests in scenario.guests_on.items()}
+    for guest in (*scenario.guests, *(each for guests in on.values() for each in guests)):
         catalog.pick("guest", guest, shelf.guests)
     for fragment in scenario.fragments:
         catalog.pick("kconfig fragment", fragment, shelf.fragments)
@@ -237,4 +251,13 @@ def checked(scenario: Scenario, shelf: Catalog) -> Scenario:
                 f"{wanted_by} needs {need}, which image “{recipe.name}” does not have",
                 hint="name another image with --image",
             )
-    return replace(scenario, architectures=tuple(dict.fromkeys(names)))
+    for run in scenario.workloads:
+        if run.label in scenario.probes:
+            raise UserError(f"“{run.label}” is a probe and a workload", hint="give it a label")
+    return replace(
+        scenario,
+        architectures=tuple(dict.fromkeys(names)),
+        guests=tuple(dict.fromkeys(scenario.guests)),
+        guests_on=on,
+        probes=tuple(dict.fromkeys(scenario.probes)),
+    )

@@ -18,7 +18,8 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """`needs` must have come to something usable; `after` must only be over.
+    """All of `needs` must have come to something usable, and one of `any_of` where there are
+    any; `after` must only be over.
 
     `job` says what is to be done, to the one who does it.
     """
@@ -27,6 +28,7 @@ class Node:
     pool: str
     job: object = None
     needs: tuple[str, ...] = ()
+    any_of: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
 
@@ -57,6 +59,8 @@ def run(
     cancelled, nodes under way or waiting come out as `cut`.
     """
     order = list(nodes)
+    if len({node.id for node in order}) < len(order):
+        raise AssertionError("two nodes of the plan have the same name")
     done: dict[str, Done] = {}
     futures: dict[Future[object], Node] = {}
     failure: UserError | None = None
@@ -113,12 +117,21 @@ def _start_ready(
     for node in order:
         if node.id in done or node.id in running:
             continue
-        bad = next((n for n in node.needs if n in done and not _good(done[n], usable)), None)
+        bad = _blocker(node, done, usable)
         if bad:
             settle(Done(id=node.id, blocked_by=done[bad].blocked_by or bad))
-        elif all(n in done for n in (*node.needs, *node.after)):
+        elif all(n in done for n in (*node.needs, *node.any_of, *node.after)):
             futures[pools[node.pool].submit(work, node)] = node
             running.add(node.id)
+
+
+def _blocker(node: Node, done: Mapping[str, Done], usable: Callable[[object], bool]) -> str | None:
+    """The node because of which this one can never run, if there is one already."""
+    bad = [n for n in (*node.needs, *node.any_of) if n in done and not _good(done[n], usable)]
+    needed = [n for n in bad if n in node.needs]
+    if needed:
+        return needed[0]
+    return bad[0] if node.any_of and len(bad) == len(node.any_of) else None
 
 
 def _good(result: Done, usable: Callable[[object], bool]) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.model import NO_SSH
 from pipeline.scope import Scope
 
 USER = "root"
@@ -25,11 +26,18 @@ LINGER_SECONDS = 1.0  # for output after a command's exit: something it left hol
 
 GONE = "the guest died"
 LATE = "no time left"
+# A shell that runs its last command in its own place would take the end of that for its own:
+# busybox, dash and bash do. So it is given something to do behind it, and says 128+N.
+SHELL = "exec < /dev/null 2>&1\n{command}\nexit $?"
+KILLED = 128  # the exit status of a shell that a signal ended: ssh names it, paramiko does not
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What a command did: stdout and stderr as they came; exit_status None with a `problem`."""
+    """What a command did: stdout and stderr as they came; exit_status None with a `problem`.
+
+    A command that signal N ended has the exit status 128+N.
+    """
 
     exit_status: int | None
     text: str
@@ -117,7 +125,7 @@ class SshSession:
             return reply(problem)
         try:
             promise = self._connection.run(
-                f"exec < /dev/null 2>&1\n{command}",
+                SHELL.format(command=command),
                 asynchronous=True,
                 warn=True,
                 in_stream=False,
@@ -132,9 +140,15 @@ class SshSession:
             problem = problem or f"the connection broke: {_words(error)}"
             result = getattr(error, "result", None)
         text = result.stdout if result is not None else "".join(promise.runner.stdout)
-        if problem or result is None or result.exited < 0:
+        if problem or result is None:
             scope.check()
             return reply(self._why(problem or "the connection broke"), text)
+        if result.exited < 0:  # the channel closed without a status
+            scope.check()
+            problem = self._why("the connection broke")
+            if problem == GONE or not self._connection.client.get_transport().is_active():
+                return reply(problem, text)
+            return reply("", text, KILLED)
         return reply("", text, result.exited)
 
     def _await(self, runner: Any, scope: Scope) -> str:
@@ -166,9 +180,9 @@ class SshSession:
                 if self._socket is not None:
                     _shut(self._socket)
                 scope.check()
-                return problem
+                return problem if problem == GONE else f"{NO_SSH}: {problem}"
             if isinstance(outcome[0], Exception):
-                return self._why(f"ssh does not connect: {_words(outcome[0])}")
+                return self._why(f"{NO_SSH}: {_words(outcome[0])}")
             self._connection = outcome[0]
             return ""
         finally:

@@ -26,6 +26,7 @@ from pipeline import (
     layout,
     results,
     scheduler,
+    session,
     store,
     tree,
 )
@@ -56,6 +57,7 @@ from pipeline.scope import Scope
 from pipeline.settings import Settings
 
 TOOLCHAIN = "gcc"
+EMBEDDED = "qemu:///embed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,7 @@ def run(plan_: Plan, context: Context) -> Evidence:
     Raises UserError where the input turns out to be bad: a lost kconfig symbol on base,
     say, or a tree that is none.
     """
+    session.preload()
     with ExitStack() as stack:
         trial = _Trial(plan_, context, stack)
         pools = {
@@ -111,7 +114,7 @@ def preflight(plan_: Plan, *, settings: Settings, shelf: Catalog, scope: Scope) 
                 hint=f"sudo apt-get install {target.qemu_package}",
             )
     settings.cache.mkdir(parents=True, exist_ok=True)
-    store.require_space(settings.cache, store.INCREMENT_BYTES)
+    store.require_space(settings.cache, store.CLEAN_BYTES)
 
 
 class _Trial:
@@ -189,7 +192,10 @@ class _Trial:
             id=boot.name,
             pool="guest",
             needs=(f"build.{name}.{boot.kernel}", f"image.{name}", f"accelerator.{name}"),
-            after=tuple(node.id for group in builds.values() for node in group),
+            after=(
+                *(node.id for group in builds.values() for node in group),
+                *(f"{kind}.{each}" for each in builds for kind in ("image", "accelerator")),
+            ),
             job=partial(self._boot, boot),
         )
 
@@ -204,8 +210,14 @@ class _Trial:
         self._values[done.id] = done.value
 
     def _open_tree(self) -> Tree:
-        if self._context.opened:
-            return self._context.opened
+        opened = self._context.opened or self._opened()
+        entry = opened.repository
+        if self._scenario.tree.debian_version:
+            entry = entry.parent  # the package's folder is the cache's entry
+        self._stack.enter_context(cache.using(entry))
+        return opened
+
+    def _opened(self) -> Tree:
         spec = self._scenario.tree
         with self._context.reporter.step(f"tree {spec.name}") as step:
             return tree.open_tree(
@@ -249,11 +261,15 @@ class _Trial:
                 step=step,
                 log_folder=context.folder.build(architecture, kernel.name),
             )
-        if isinstance(result, ConfigFailure) and kernel == self._scenario.kernels[0]:
+        first = kernel == self._scenario.kernels[0]
+        if isinstance(result, ConfigFailure) and result.lost and first:
             raise lost_symbols(result)
         if isinstance(result, Build):
             self._stack.enter_context(cache.using(result.folder))
-        results.keep_build(context.folder, result)
+            results.keep_build(context.folder, result, opened, revision)
+        else:
+            logs = context.folder.build(architecture, kernel.name)
+            results.name_source(logs / "build.sh", opened, revision)
         return result
 
     def _build_request(
@@ -316,7 +332,7 @@ class _Trial:
                 with self._context.reporter.step("libvirt"):
                     self._hypervisor = self._stack.enter_context(
                         Hypervisor(
-                            connect=settings.connect,
+                            connect=None if settings.connect == EMBEDDED else settings.connect,
                             runtime=settings.runtime,
                             cache=settings.cache,
                             families=console.read_families(settings.data / "console"),
@@ -346,7 +362,7 @@ class ConfigurationError(UserError):
 
 def lost_symbols(failure: ConfigFailure) -> ConfigurationError:
     """Every lost symbol with its fragment and the reason, in one error."""
-    lines = [str(lost) for lost in failure.lost] or [failure.words]
+    lines = [str(lost) for lost in failure.lost]
     return ConfigurationError(
         "the configuration cannot be had: " + "; ".join(lines),
         hint="mend the fragment, or take a tree that has it",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
+import select
+import shlex
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -42,6 +46,7 @@ from pipeline.settings import Settings, version
 DEMO = "num_present_cpus"
 DEMO_FALLBACK = "debian:6.12"
 EXIT_CUT = 130
+STDIN_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +75,7 @@ def run(arguments: argparse.Namespace, settings: Settings, reporter: Reporter, s
         tree=arguments.tree,
         base=arguments.base,
         overrides=_overrides(arguments),
-        stdin=sys.stdin.buffer.read() if arguments.source == "-" else None,
+        stdin=_read_stdin(top) if arguments.source == "-" else None,
     )
     with _desk(top) as desk:
         taken = desk.take(request)
@@ -99,9 +104,34 @@ def _opened(desk: Desk, spec: TreeSpec, reporter: Reporter) -> Tree:
         return tree.open_tree(spec, cache=desk.cache, scope=desk.scope, step=step)
 
 
+def _read_stdin(top: _Desktop) -> bytes:
+    """All of standard input; Ctrl-C ends the wait for it."""
+    chunks: list[bytes] = []
+    with top.reporter.step("reading the series from standard input"):
+        while True:
+            top.scope.check()
+            if select.select([sys.stdin], [], [], STDIN_POLL_SECONDS)[0]:
+                chunks.append(os.read(sys.stdin.fileno(), 1 << 16))
+                if not chunks[-1]:
+                    return b"".join(chunks)
+
+
+def _claim_places(settings: Settings) -> None:
+    """Raise UserError where the cache cannot be written, before anything is done."""
+    try:
+        settings.cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=settings.cache):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"cannot write to the cache {settings.cache}: {error.strerror}", hint="give --cache DIR"
+        ) from error
+
+
 @contextmanager
 def _desk(top: _Desktop) -> Iterator[Desk]:
     settings = top.settings
+    _claim_places(settings)
     with (
         cache.scratch(settings.cache, "intake") as scratch,
         top.reporter.step("looking at it") as step,
@@ -126,6 +156,7 @@ def _try(top: _Desktop, taken: Intake) -> int:
     trial.preflight(todo, settings=settings, shelf=top.shelf, scope=top.scope)
     with ExitStack() as stack:
         folder = stack.enter_context(results.new_folder(settings.results))
+        results.keep_series(folder, taken.scenario)
         stack.enter_context(cache.using(folder.root))
         stack.enter_context(clean.live(settings.cache, folder.root.name, scope=top.scope))
         finished = _carry_out(top, taken, todo, folder)
@@ -150,7 +181,7 @@ def _carry_out(top: _Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
             over=top.arguments.transport,
         ),
     )
-    if top.scope.cancelled and not evidence.boots:
+    if evidence.cut and not (evidence.revisions or evidence.builds or evidence.boots):
         raise Cancelled
     return Run(
         id=folder.root.name,
@@ -158,7 +189,7 @@ def _carry_out(top: _Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
         evidence=evidence,
         cases=verdict.judge(todo, evidence, root=folder.root),
         folder=folder.root,
-        command=" ".join(sys.argv),
+        command=shlex.join(["ktrial", *sys.argv[1:]]),
         started=started,
         ended=time.time(),
         host={"ktrial": version(), **host.facts()},
@@ -167,9 +198,9 @@ def _carry_out(top: _Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
 
 
 def _write(finished: Run, folder: Folder, text: str) -> None:
-    results.write(folder.root / "result.json", record.dump(finished))
-    results.write(folder.root / "junit.xml", junit.render(finished))
     results.write(folder.root / "summary.txt", text)
+    results.write(folder.root / "junit.xml", junit.render(finished))
+    results.write(folder.root / "result.json", record.dump(finished))
     results.point_latest(folder)
 
 

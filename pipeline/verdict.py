@@ -8,8 +8,13 @@ the kernel below it did right:
 - A fault of a patched kernel that the kernel below it has too (same kind and title, or the same
   build error) is base's. The kernel below is the nearest one that is not on trial: a
   prerequisite's own faults count like those of base.
-- A fault that could not be looked for below (base has another fault in an earlier step, or the
-  host failed) is inconclusive: it may be the series' or not.
+- A fault that could not be looked for below (base has another fault in an earlier step, or one
+  in this step that no boot of it got past, or the host failed) is inconclusive: it may be the
+  series' or not. A complaint of a kernel that then came to the same end as base is the series'.
+- What a busy host alone can bring about under TCG (a stall that the kernel survives, a workload
+  without end) is charged where it comes in every boot of that kernel in the cell, of at least
+  two; a workload without end also where it was given 10 times of what base took, or where
+  there is no base. Else it is inconclusive. A guest that never gets ready is charged at once.
 - With nothing below (`--rev HEAD`), a fault is the tree's own, hence a failure.
 - What needs something that failed is not run, and names it.
 """
@@ -23,6 +28,15 @@ from pipeline.model import Case, CaseId, Evidence, KernelPlan, Outcome, Plan, Re
 from pipeline.observation import Witness
 from pipeline.slots import Slot, What, slots
 
+LONG_ENOUGH = 10.0  # times of what a workload took on base: more than a busy host's doing
+_LOADED = (
+    "a busy host alone can bring that about under TCG: "
+    "it counts where it comes in every boot, of at least two (--boots 5)"
+)
+_NO_SSH = (
+    "answered over ssh in the same cell, so the series may have broken the network or sshd: "
+    "--transport console runs the same steps without a network"
+)
 _PLAIN = {
     State.GOOD: Outcome.PASSED,
     State.HARNESS: Outcome.ERROR,
@@ -80,7 +94,8 @@ def _case(
     if observed.state is State.FAULTY:
         outcome, reason = _charge(slot, observed, bench, seen, witness)
     else:
-        outcome, reason = _PLAIN[observed.state], observed.reason
+        outcome = _PLAIN[observed.state]
+        reason = observed.reason + _no_ssh(slot, observed, bench, seen, witness.plan)
     return Case(
         id=slot.id,
         outcome=outcome,
@@ -106,42 +121,93 @@ def _charge(
     if slot.kernel.role is Role.PREREQUISITE:
         reason = f"prerequisite “{slot.kernel.name}” is broken: {observed.reason}"
         return Outcome.BASE_BROKEN, reason
-    below = reference(slot.kernel, witness.plan)
-    if below is None or slot.what is What.APPLY:
+    if slot.what is What.APPLY:
         return Outcome.FAILED, observed.reason
-    there = {
-        each.id: each
-        for each in bench
-        if each.kernel == below and (each.cell, each.architecture) == (slot.cell, slot.architecture)
-    }
-    known = {fault.key for id_ in there for fault in seen[id_].faults}
-    if slot.cell:
+    below = reference(slot.kernel, witness.plan)
+    there = _beside(slot, below, bench)
+    known = {fault.key for each in there for fault in seen[each.id].faults}
+    if slot.cell and below:
         known |= witness.findings(slot.cell, below.name)
     new = [fault for fault in observed.faults if fault.key not in known]
-    if not new:
+    if below and not new:
         return Outcome.BASE_BROKEN, f"{_name(below)} is broken too: {observed.reason}"
-    twin = next(
-        id_ for id_, each in there.items() if (each.what, each.source) == (slot.what, slot.source)
-    )
-    if _tells(slot, new[0], seen[twin], witness.evidence):
-        return Outcome.FAILED, new[0].text
-    return (
-        Outcome.INCONCLUSIVE,
-        f"{new[0].text}; cannot be held against {_name(below)}: {seen[twin].reason}",
+    twin = seen[_twin(slot, there).id] if below else None
+    doubts = [(fault, _doubt(slot, fault, observed, twin, witness.evidence)) for fault in new]
+    for fault, doubt in doubts:
+        if not doubt:
+            return Outcome.FAILED, fault.text
+    fault, doubt = doubts[0]
+    return Outcome.INCONCLUSIVE, f"{fault.text}; {doubt.format(below=below and _name(below))}"
+
+
+def _beside(slot: Slot, below: KernelPlan | None, bench: tuple[Slot, ...]) -> tuple[Slot, ...]:
+    """The cases of the kernel below in the same place."""
+    place = slot.cell, slot.architecture
+    return tuple(
+        each for each in bench if each.kernel == below and (each.cell, each.architecture) == place
     )
 
 
-def _tells(slot: Slot, fault: Fault, below: Observation, evidence: Evidence) -> bool:
+def _twin(slot: Slot, there: tuple[Slot, ...]) -> Slot:
+    """The same case of the kernel below."""
+    about = slot.what, slot.source
+    return next(each for each in there if (each.what, each.source) == about)
+
+
+def _doubt(
+    slot: Slot, fault: Fault, observed: Observation, below: Observation | None, evidence: Evidence
+) -> str:
+    """Why a fault cannot be charged, or ""."""
+    if below and not _tells(slot, fault, observed, below, evidence):
+        return f"cannot be held against {{below}}: {below.short or below.reason}"
+    return _LOADED if fault.by_load and not _beyond_load(fault, below) else ""
+
+
+def _beyond_load(fault: Fault, below: Observation | None) -> bool:
+    """Whether more than a busy host must be behind a fault."""
+    if fault.boots == fault.of >= 2:
+        return True
+    if fault.kind != "timeout":
+        return False
+    if below is None:
+        return True
+    return below.state is State.GOOD and fault.waited >= LONG_ENOUGH * below.seconds
+
+
+def _tells(
+    slot: Slot, fault: Fault, observed: Observation, below: Observation, evidence: Evidence
+) -> bool:
     """Whether the kernel below got far enough to say that this fault is not its own.
 
     Of a build only the first error is known, and with `make -j` it is any of several: where
     base does not build either, another error is the series' only in a file that it changes.
     """
-    if below.state is State.GOOD:
-        return True
+    if below.state not in {State.GOOD, State.FAULTY}:
+        return False
     if slot.what is What.BUILD:
-        return below.state is State.FAULTY and fault.file in _touched(slot.kernel, evidence)
-    return below.state is State.FAULTY
+        return below.state is State.GOOD or fault.file in _touched(slot.kernel, evidence)
+    if not below.short:
+        return True
+    if below.state is State.GOOD:  # it got past the boot, and not to the end of its steps
+        return fault.fatal
+    fatal = {each.key for each in below.faults if each.fatal}
+    return not fault.fatal and bool(fatal) and fatal <= {each.key for each in observed.faults}
+
+
+def _no_ssh(
+    slot: Slot,
+    observed: Observation,
+    bench: tuple[Slot, ...],
+    seen: dict[CaseId, Observation],
+    plan: Plan,
+) -> str:
+    """What to do where ssh does not reach a patched guest that lives, and reaches base's."""
+    below = reference(slot.kernel, plan) if slot.kernel.role is Role.PATCHED else None
+    if not (observed.no_ssh and below):
+        return ""
+    twin = seen[_twin(slot, _beside(slot, below, bench)).id]
+    answered = twin.state in {State.GOOD, State.FAULTY} and not twin.short
+    return f"; {_name(below)} {_NO_SSH}" if answered else ""
 
 
 def _touched(kernel: KernelPlan, evidence: Evidence) -> set[str]:

@@ -40,12 +40,12 @@ def _every_boot_can_be_followed(folder: Path) -> None:
         assert len(list((boot / "outputs").iterdir())) >= 5
         assert "Linux version 5.10" in (boot / "console.log").read_text(errors="replace")
     for build in ("x86_64.base", "x86_64.fix"):
-        for name in (".config", "build.log", "build.sh"):
+        for name in ("config", "build.log", "build.sh", "bzImage"):
             assert (folder / "builds" / build / name).stat().st_size > 0
 
 
 def test_num_present_cpus_on_arm64(ktrial: Ktrial) -> None:
-    ran = ktrial("run", "num_present_cpus", "--arch", "arm64", "--boots", "1", "--guest", "smp8")
+    ran = ktrial("run", "num_present_cpus", "--arch", "arm64", "--boots", "1")
     assert ran.exit_code == 0, ran.explain()
     assert set(ran.junit.values()) == {"passed"}
     # arm64 sets present CPUs after kmem_cache_init(): early caches see one CPU either way.

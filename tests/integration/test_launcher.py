@@ -262,6 +262,25 @@ def test_a_removed_package_is_noticed(ready: Project, tmp_path: Path) -> None:
     assert ready.run("list").returncode == 7
 
 
+def test_one_of_two_packages_is_enough(ready: Project) -> None:
+    ready.packages("no-such|git|neither\tpython\tgit\ttrees")
+    assert ready.run("list", KTRIAL_NO_INSTALL="1").returncode == 7
+    ready.packages("no-such|neither\tpython\tgit\ttrees")
+    found = ready.run("list", KTRIAL_NO_INSTALL="1")
+    assert re.search(r"^  no-such +trees$", found.stderr, re.MULTILINE)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root's libvirt wants that user")
+def test_the_user_that_libvirt_wants_of_root(ready: Project, tmp_path: Path) -> None:
+    passwd = Path("/etc/passwd")
+    others = [line for line in passwd.read_text().splitlines() if "libvirt-qemu" not in line]
+    (tmp_path / "passwd").write_text("".join(f"{line}\n" for line in others))
+    found = ready.run("demo", bind={passwd: tmp_path / "passwd"}, KTRIAL_NO_INSTALL="1")
+    assert found.returncode == 3
+    assert "useradd --system --user-group libvirt-qemu" in found.stderr
+    assert ready.run("list", bind={passwd: tmp_path / "passwd"}).returncode == 7
+
+
 def test_what_is_needed_depends_on_the_verb(ready: Project) -> None:
     foreign = "x86_64" if os.uname().machine in ("aarch64", "arm64") else "aarch64"
     ready.packages(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
+from pathlib import Path
+from string import Formatter
 
 import pytest
 
-from pipeline.console import Classifier, clean, first_cause, message
+from pipeline import schema
+from pipeline.console import Classifier, Family, clean, first_cause, message
 from pipeline.model import Finding
 from tests import guests
 
@@ -210,3 +214,21 @@ def test_feed_tells_what_is_new() -> None:
 def test_what_a_person_would_see() -> None:
     assert clean("\x1b[1;31mred\x1b[0m\r") == "red"
     assert message("<6>[    1.234567][    T1] hello") == "hello"
+
+
+def test_a_report_behind_an_unfinished_line() -> None:
+    text = "login: [   35.184476][ T6792] BUG: unable to handle page fault for address: 0\n"
+    assert kinds(classify(text)) == [("oops", "page fault", True)]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((guests.DATA / "console").glob("*.toml")), ids=lambda path: path.stem
+)
+def test_every_pattern_compiles_and_names_its_groups(path: Path) -> None:
+    family = schema.read(path, Family, name=path.stem)
+    for pattern in family.patterns:
+        groups = re.compile(pattern.regex).groupindex
+        named = {name for _, name, _, _ in Formatter().parse(pattern.title) if name}
+        assert named <= groups.keys(), pattern
+    for where in family.where:
+        assert "where" in re.compile(where).groupindex

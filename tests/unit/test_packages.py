@@ -13,6 +13,8 @@ from pipeline.settings import PACKAGE, shipped_root
 def test_a_line_has_four_fields() -> None:
     read = packages.read("# comment\n\nzstd\tbuild\tzstd\tguest images\n")
     assert read == (Package(name="zstd", group="build", probe="zstd", why="guest images"),)
+    (either,) = packages.read("a|b\ttest\ta\twhy")
+    assert either.name == "a"
     with pytest.raises(ValueError, match=r"packages.txt:2: expected 4 fields"):
         packages.read("# comment\nzstd build zstd guest images\n")
 

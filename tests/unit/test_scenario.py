@@ -63,7 +63,7 @@ def test_the_first_scenario_on_its_own_tree() -> None:
         ("fix", Role.PATCHED, "prerequisite"),
     ]
     assert found.variant == ""
-    assert found.workloads[0].parameters["loops"] == 200
+    assert found.workloads[0].parameters["loops"] == 100
 
 
 @pytest.mark.parametrize(

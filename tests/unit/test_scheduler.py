@@ -67,6 +67,20 @@ def test_after_waits_but_does_not_block() -> None:
     assert done["b"].value == "b"
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "runs"), [("bad", "bad", False), ("bad", "b", True), ("a", "b", True)]
+)
+def test_one_of_several_is_enough(a: str, b: str, runs: bool) -> None:
+    nodes = [node("a"), node("b"), Node(id="c", pool="p", any_of=("a", "b"))]
+    done = run(nodes, {"a": a, "b": b})
+    assert (done["c"].value, done["c"].blocked_by) == (("c", "") if runs else (None, "a"))
+
+
+def test_two_nodes_of_one_name_are_refused() -> None:
+    with pytest.raises(AssertionError, match="same name"):
+        run([node("a"), node("a")], {})
+
+
 def test_our_own_defect_is_a_fault_of_the_harness() -> None:
     done = run([node("a"), node("b", "a")], {"a": ValueError("oops")})
     assert "ktrial itself failed: ValueError: oops" in done["a"].fault

@@ -1,0 +1,106 @@
+"""`git bisect run ktrial run --bisect-exit …` finds the commit that panics."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import CACHE, FAULTS, TREE, Ktrial
+
+pytestmark = pytest.mark.e2e
+
+QUICK = ("--workload", "hackbench:loops=20,groups=1", "--guest", "smp1")
+HARMLESS = "a comment more"
+
+
+class History:
+    """A user's repository on top of the tree: it borrows the objects, and has no files."""
+
+    def __init__(self, folder: Path, borrowed: Path) -> None:
+        self.folder = folder
+        self.git("init", "-q")
+        (folder / ".git/objects/info/alternates").write_text(f"{borrowed / 'objects'}\n")
+        head = subprocess.run(
+            ["git", "--git-dir", str(borrowed), "rev-parse", "HEAD"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        self.git("update-ref", "HEAD", head)
+        self.git("read-tree", "HEAD")
+        self.commits = [head]
+
+    def git(self, *words: str, stdin: bytes | None = None) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(self.folder), *words], input=stdin, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode().strip()
+
+    def commit(self, content: bytes, subject: str) -> None:
+        """The same tree with another mm/slub.c."""
+        blob = self.git("hash-object", "-w", "--stdin", stdin=content)
+        self.git("update-index", "--cacheinfo", f"100644,{blob},mm/slub.c")
+        tree = self.git("write-tree")
+        commit = self.git("commit-tree", tree, "-p", self.commits[-1], "-m", subject)
+        self.git("update-ref", "HEAD", commit)
+        self.commits.append(commit)
+
+    def slub(self) -> bytes:
+        return self.git("cat-file", "blob", f"{self.commits[0]}:mm/slub.c").encode() + b"\n"
+
+
+def fault(name: str) -> bytes:
+    """What a fault patch adds to the end of mm/slub.c."""
+    lines = (FAULTS / f"{name}.patch").read_text().splitlines()
+    return "".join(
+        f"{line[1:]}\n" for line in lines if line.startswith("+") and not line.startswith("+++")
+    ).encode()
+
+
+@pytest.fixture
+def history(ktrial: Ktrial, tmp_path: Path) -> History:
+    # Whoever runs this alone has no tree in the cache yet.
+    ran = ktrial("run", "--rev", "HEAD", "--tree", TREE, *QUICK)
+    assert ran.exit_code == 0, ran.explain()
+    (borrowed,) = (CACHE / "trees" / TREE.replace(":", "-")).glob("repository.git")
+    folder = tmp_path / "linux"
+    folder.mkdir()
+    made = History(folder, borrowed)
+    slub = made.slub()
+    made.commit(slub + b"/* one */\n", HARMLESS)
+    made.commit(slub + fault("does-not-build"), "does not build")
+    made.commit(slub + b"/* two */\n", HARMLESS)
+    made.commit(slub + fault("panics-at-boot"), "panics")
+    made.commit(slub + fault("panics-at-boot") + b"/* three */\n", HARMLESS)
+    return made
+
+
+def test_git_bisect_run(ktrial: Ktrial, history: History) -> None:
+    commits = history.commits
+    ran = ktrial(
+        "run", "--rev", commits[2], "--tree", ".", "--bisect-exit", *QUICK, cwd=history.folder
+    )
+    assert ran.exit_code == 125, ran.explain()
+    history.git("bisect", "start", "--no-checkout", commits[-1], commits[0])
+    words = ktrial.command("run", "--rev", "BISECT_HEAD", "--tree", ".", "--bisect-exit", *QUICK)
+    done = subprocess.run(
+        ["git", "-C", str(history.folder), "bisect", "run", *words],
+        env=os.environ | ktrial.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{commits[4]} is the first bad commit" in done.stdout
+
+
+def test_bad_usage_stops_a_bisection(ktrial: Ktrial, history: History) -> None:
+    ran = ktrial(
+        *("run", "--rev", "HEAD", "--tree", ".", "--bisect-exit", "--workload", "hackbenhc"),
+        cwd=history.folder,
+    )
+    assert ran.exit_code == 128, ran.explain()
