@@ -127,8 +127,8 @@ class Desk:
             KernelPlan(name="base", role=Role.BASE),
             KernelPlan(name="patched", role=Role.PATCHED, series=found, commit=tip),
         )
-        taken = self._plain(found, replace(spec, base=opened.base), kernels, opened, name="range")
-        return replace(taken, trusted=True)
+        # Its commits may be anyone's (a fetched branch): only base counts as the user's own.
+        return self._plain(found, replace(spec, base=opened.base), kernels, opened, name="range")
 
     def _revision(self, request: Request, rev: str) -> Intake:
         spec = replace(self._tree_spec(request), base=rev)

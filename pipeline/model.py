@@ -596,7 +596,8 @@ class Evidence:
 
     Keys of `builds` are (architecture, kernel); those of `images` and `accelerators` the
     architecture. `faults`: harness faults by plan node ("tree", "apply.KERNEL",
-    "build.ARCH.KERNEL", "image.ARCH", "accelerator.ARCH", or a BootId's name).
+    "build.ARCH.KERNEL", "image.ARCH", "accelerator.ARCH", or a BootId's name); `spared`: nodes
+    that were not worth their time any more, and why.
     """
 
     tree: Tree | None = None
@@ -608,6 +609,7 @@ class Evidence:
     accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
     boots: tuple[BootResult, ...] = ()
     faults: Mapping[str, str] = field(default_factory=dict)
+    spared: Mapping[str, str] = field(default_factory=dict)
     cut: bool = False  # the run was ended before it was through
 
 

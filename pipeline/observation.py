@@ -70,7 +70,9 @@ class Witness:
         if fault:
             return fault
         found = self.evidence.builds.get((architecture, kernel.name))
-        return self._missing() if found is None else _built(found)
+        if found is None:
+            return self._missing(f"build.{architecture}.{kernel.name}")
+        return _built(found)
 
     def findings(self, cell: Cell, kernel: str) -> frozenset[tuple[str, str]]:
         """Everything that this kernel reported in the cell, in whatever boot."""
@@ -96,7 +98,7 @@ class Witness:
         if fault := self._fault(boot.name):
             return fault if slot.what is What.BOOT else blocked("the boot", fault)
         if result is None:
-            missing = self._missing()
+            missing = self._missing(boot.name)
             return missing if slot.what is What.BOOT else blocked("the boot", missing)
         result = self._planned_outputs(result)
         if slot.what is What.BOOT:
@@ -141,10 +143,12 @@ class Witness:
                 return Observation(state=State.HARNESS, reason=reason)
         return None
 
-    def _missing(self) -> Observation:
-        """No evidence and nothing that explains it: cut, or a defect of the harness."""
+    def _missing(self, node: str = "") -> Observation:
+        """No evidence: cut, not worth its time, or else a defect of the harness."""
         if self.evidence.cut:
             return Observation(state=State.CUT, reason="the run was cut before its end")
+        if node in self.evidence.spared:
+            return Observation(state=State.BLOCKED, reason=self.evidence.spared[node])
         return Observation(state=State.HARNESS, reason="no result came back")
 
     def _unsupported_everywhere(self, architecture: str) -> str:

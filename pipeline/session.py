@@ -27,7 +27,7 @@ LINGER_SECONDS = 1.0  # for output after a command's exit: something it left hol
 GONE = "the guest died"
 LATE = "no time left"
 # A shell that runs its last command in its own place would take the end of that for its own:
-# busybox, dash and bash do. So it is given something to do behind it, and says 128+N.
+# those of busybox 1.35 and bash do. So it is given something to do behind it, and says 128+N.
 SHELL = "exec < /dev/null 2>&1\n{command}\nexit $?"
 KILLED = 128  # the exit status of a shell that a signal ended: ssh names it, paramiko does not
 
@@ -120,19 +120,13 @@ class SshSession:
             seconds = time.monotonic() - started
             return Reply(exit_status=status, text=text, seconds=seconds, problem=problem)
 
-        problem = self._open(scope)
+        connection, problem = self._open(scope)
         if problem:
             return reply(problem)
-        try:
-            promise = self._connection.run(
-                SHELL.format(command=command),
-                asynchronous=True,
-                warn=True,
-                in_stream=False,
-                encoding="utf-8",
-            )
-        except Exception as error:
-            return reply(self._why(f"the connection broke: {_words(error)}"))
+        promise, problem = self._start(connection, command, scope)
+        if problem:
+            scope.check()
+            return reply(problem)
         problem = self._await(promise.runner, scope)
         try:
             result = promise.join()
@@ -146,10 +140,45 @@ class SshSession:
         if result.exited < 0:  # the channel closed without a status
             scope.check()
             problem = self._why("the connection broke")
-            if problem == GONE or not self._connection.client.get_transport().is_active():
+            if problem == GONE or not connection.client.get_transport().is_active():
                 return reply(problem, text)
             return reply("", text, KILLED)
         return reply("", text, result.exited)
+
+    def _start(self, connection: Any, command: str, scope: Scope) -> tuple[Any, str]:
+        """Start a command: Fabric's promise of its end, or why there is none.
+
+        A guest that hangs answers no request for a channel, and paramiko 3 waits an hour for
+        that. So it is asked in a thread, which loses the connection where time is up: the next
+        call makes a new one.
+        """
+
+        def ask() -> Any:
+            return connection.run(
+                SHELL.format(command=command),
+                asynchronous=True,
+                warn=True,
+                in_stream=False,
+                encoding="utf-8",
+            )
+
+        if problem := _ended(self._died, scope):
+            return None, problem
+        outcome, problem = _beside(ask, self._died, scope)
+        if problem:
+            self._drop(connection)
+            return None, problem
+        if isinstance(outcome, Exception):
+            return None, self._why(f"the connection broke: {_words(outcome)}")
+        return outcome, ""
+
+    def _drop(self, connection: Any) -> None:
+        """Give a connection up; whoever still uses it gets an error at once."""
+        with self._guard:
+            if self._connection is connection:
+                self._connection = None
+                if self._socket is not None:
+                    _shut(self._socket)
 
     def _await(self, runner: Any, scope: Scope) -> str:
         """Wait for a command; the reason why it was given up, or "". It is over on return."""
@@ -164,39 +193,33 @@ class SshSession:
         """A broken connection is most often a dead guest: give that a moment to show."""
         return GONE if self._died.wait(0.2) else problem
 
-    def _open(self, scope: Scope) -> str:
-        """Have the connection; why there is none, or ""."""
+    def _open(self, scope: Scope) -> tuple[Any, str]:
+        """The connection, made where there is none; or why there is none."""
         while not self._guard.acquire(timeout=POLL_SECONDS):
             scope.check()
+            if problem := _ended(self._died, scope):
+                return None, problem
         try:
             if self._connection is not None:
-                return ""
-            limit = scope.child(OPEN_SECONDS)
-            outcome: list[object] = []
-            thread = threading.Thread(target=self._connect, args=(outcome,), daemon=True)
-            thread.start()
-            problem = _wait(lambda: not thread.is_alive(), self._died, limit)
+                return self._connection, ""
+            outcome, problem = _beside(self._connect, self._died, scope.child(OPEN_SECONDS))
             if problem:
                 if self._socket is not None:
                     _shut(self._socket)
                 scope.check()
-                return problem if problem == GONE else f"{NO_SSH}: {problem}"
-            if isinstance(outcome[0], Exception):
-                return self._why(f"{NO_SSH}: {_words(outcome[0])}")
-            self._connection = outcome[0]
-            return ""
+                return None, problem if problem == GONE else f"{NO_SSH}: {problem}"
+            if isinstance(outcome, Exception):
+                return None, self._why(f"{NO_SSH}: {_words(outcome)}")
+            self._connection = outcome
+            return outcome, ""
         finally:
             self._guard.release()
 
-    def _connect(self, outcome: list[object]) -> None:
-        """Connect, in a thread that `_open` can leave behind; the connection or its error."""
-        try:
-            self._socket = socket.create_connection(self._address, timeout=OPEN_SECONDS)
-            connection = self._new_connection(self._socket)
-            connection.open()
-            outcome.append(connection)
-        except Exception as error:
-            outcome.append(error)
+    def _connect(self) -> Any:
+        self._socket = socket.create_connection(self._address, timeout=OPEN_SECONDS)
+        connection = self._new_connection(self._socket)
+        connection.open()
+        return connection
 
     def _new_connection(self, sock: socket.socket) -> Any:
         fabric = _fabric()
@@ -232,13 +255,35 @@ class SshSession:
 def _wait(done: Callable[[], bool], died: threading.Event, scope: Scope) -> str:
     """Wait until `done`; the reason why not, or ""."""
     while not done():
-        if died.wait(POLL_SECONDS):
-            return GONE
-        if scope.cancelled:
-            return "cancelled"
-        if scope.expired:
-            return LATE
+        died.wait(POLL_SECONDS)
+        if problem := _ended(died, scope):
+            return problem
     return ""
+
+
+def _ended(died: threading.Event, scope: Scope) -> str:
+    """Why nothing is waited for any longer, or ""."""
+    if died.is_set():
+        return GONE
+    if scope.cancelled:
+        return "cancelled"
+    return LATE if scope.expired else ""
+
+
+def _beside(call: Callable[[], Any], died: threading.Event, scope: Scope) -> tuple[Any, str]:
+    """What `call` gives (its exception as a value), or why it was left behind in its thread."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(call())
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, name="ssh", daemon=True)
+    thread.start()
+    problem = _wait(lambda: not thread.is_alive(), died, scope)
+    return (None, problem) if problem else (outcome[0], "")
 
 
 def _reading(runner: Any) -> bool:

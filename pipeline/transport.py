@@ -23,6 +23,7 @@ from pipeline.workload import StepSpec
 
 NAMES = ("ssh", "console")
 POWEROFF_SECONDS = 20.0
+KILLED = 137
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +111,8 @@ def outputs(steps: tuple[StepSpec, ...], framed: tuple[frames.Framed, ...]) -> t
                 text=each.text,
                 seconds=each.seconds,
                 problem=each.problem,
+                # `timeout -s KILL` in the guest's script: 128 + SIGKILL.
+                timed_out=each.exit_status == KILLED and each.seconds >= spec.deadline,
             )
         )
         if each.exit_status is None:

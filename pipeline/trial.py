@@ -167,6 +167,7 @@ class _Trial:
             id=f"build.{architecture}.{kernel.name}",
             pool="build",
             needs=(f"apply.{kernel.name}",),
+            any_of=self._on_trial(kernel, "apply"),
             after=after,
             job=partial(self._build, architecture, kernel),
         )
@@ -188,16 +189,28 @@ class _Trial:
     def _boot_node(self, boot: BootId, builds: Mapping[str, list[Node]]) -> Node:
         # A build beside a boot would disturb its times: guests wait for every build.
         name = boot.cell.architecture
+        kernel = next(each for each in self._scenario.kernels if each.name == boot.kernel)
         return Node(
             id=boot.name,
             pool="guest",
             needs=(f"build.{name}.{boot.kernel}", f"image.{name}", f"accelerator.{name}"),
+            any_of=self._on_trial(kernel, f"build.{name}"),
             after=(
                 *(node.id for group in builds.values() for node in group),
                 *(f"{kind}.{each}" for each in builds for kind in ("image", "accelerator")),
             ),
             job=partial(self._boot, boot),
         )
+
+    def _on_trial(self, kernel: KernelPlan, stage: str) -> tuple[str, ...]:
+        """For a kernel that only stands beside those on trial: the nodes of which one must do.
+
+        Where no patched kernel applies, or builds, base has nothing to be compared with.
+        """
+        if kernel.role is Role.PATCHED:
+            return ()
+        patched = [each for each in self._scenario.kernels if each.role is Role.PATCHED]
+        return tuple(f"{stage}.{each.name}" for each in patched)
 
     # ------------------------------------------------------------------ the work
 
@@ -403,5 +416,10 @@ def _evidence(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
         },
         boots=tuple(each.value for each in done if isinstance(each.value, BootResult)),
         faults={each.id: each.fault for each in done if each.fault},
+        spared={
+            each.id: f"nothing on trial is left to compare with: see {each.blocked_by}"
+            for each in done
+            if each.blocked_by
+        },
         cut=any(each.cut for each in done),
     )

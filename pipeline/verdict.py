@@ -132,12 +132,12 @@ def _charge(
     if below and not new:
         return Outcome.BASE_BROKEN, f"{_name(below)} is broken too: {observed.reason}"
     twin = seen[_twin(slot, there).id] if below else None
-    doubts = [(fault, _doubt(slot, fault, observed, twin, witness.evidence)) for fault in new]
+    doubts = [(fault, _doubt(slot, fault, observed, twin, witness)) for fault in new]
     for fault, doubt in doubts:
         if not doubt:
             return Outcome.FAILED, fault.text
     fault, doubt = doubts[0]
-    return Outcome.INCONCLUSIVE, f"{fault.text}; {doubt.format(below=below and _name(below))}"
+    return Outcome.INCONCLUSIVE, f"{fault.text}; {doubt}"
 
 
 def _beside(slot: Slot, below: KernelPlan | None, bench: tuple[Slot, ...]) -> tuple[Slot, ...]:
@@ -155,23 +155,24 @@ def _twin(slot: Slot, there: tuple[Slot, ...]) -> Slot:
 
 
 def _doubt(
-    slot: Slot, fault: Fault, observed: Observation, below: Observation | None, evidence: Evidence
+    slot: Slot, fault: Fault, observed: Observation, twin: Observation | None, witness: Witness
 ) -> str:
-    """Why a fault cannot be charged, or ""."""
-    if below and not _tells(slot, fault, observed, below, evidence):
-        return f"cannot be held against {{below}}: {below.short or below.reason}"
-    return _LOADED if fault.by_load and not _beyond_load(fault, below) else ""
+    """Why a fault cannot be charged, or ""; `twin` is the same case of the kernel below."""
+    below = reference(slot.kernel, witness.plan)
+    if below and twin and not _tells(slot, fault, observed, twin, witness.evidence):
+        return f"cannot be held against {_name(below)}: {twin.short or twin.reason}"
+    return _LOADED if fault.by_load and not _beyond_load(fault, twin) else ""
 
 
-def _beyond_load(fault: Fault, below: Observation | None) -> bool:
+def _beyond_load(fault: Fault, twin: Observation | None) -> bool:
     """Whether more than a busy host must be behind a fault."""
     if fault.boots == fault.of >= 2:
         return True
     if fault.kind != "timeout":
         return False
-    if below is None:
+    if twin is None:
         return True
-    return below.state is State.GOOD and fault.waited >= LONG_ENOUGH * below.seconds
+    return twin.state is State.GOOD and fault.waited >= LONG_ENOUGH * twin.seconds
 
 
 def _tells(

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.cache import is_locked
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FAULTS = HERE / "faults"
@@ -155,9 +157,9 @@ class Ktrial:
         """Everything that a run must not leave behind."""
         left = [f"QEMU {pid}" for pid in self.qemus()]
         left += [str(path) for path in self.runtime.glob("*")]
-        left += [str(path) for path in (CACHE / "tmp").glob("*")]
-        left += [str(path) for path in CACHE.glob("*/.making-*")]
-        return left
+        # Another run may share the cache: what it is making is locked.
+        made = [*(CACHE / "tmp").glob("*"), *CACHE.glob("*/.making-*")]
+        return left + [str(path) for path in made if path.exists() and not is_locked(path)]
 
 
 @pytest.fixture

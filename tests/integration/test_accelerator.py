@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,26 @@ def test_a_program_that_hangs_is_given_up(tmp_path: Path, scope: Scope) -> None:
     trial = accelerator.trial(X86, "tcg", path, 0.5, scope)
     assert trial.seconds is None
     assert "not through" in trial.problem
+
+
+QEMU = """#!/bin/sh
+# Stands in for a QEMU whose first start under KVM is disturbed.
+case "$*" in
+*"-accel tcg"*) sleep 1.5 ;;
+*) if mkdir "$0.started" 2> /dev/null; then exec sleep 600; fi ;;
+esac
+exit STATUS
+"""
+
+
+def test_one_disturbed_start_does_not_rule_kvm_out(tmp_path: Path, scope: Scope) -> None:
+    assert X86.calibration is not None
+    qemu = tmp_path / "qemu"
+    qemu.write_text(QEMU.replace("STATUS", str(X86.calibration.exit_status)))
+    qemu.chmod(0o755)
+    found = accelerator.timed(replace(X86, qemu=str(qemu)), cache=tmp_path, scope=scope)
+    assert (tmp_path / "qemu.started").exists()
+    assert found.name == "kvm", found.reason
 
 
 def test_the_answer_is_kept(tmp_path: Path, scope: Scope, step: QuietStep) -> None:

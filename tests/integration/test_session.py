@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -15,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Cancelled
+from pipeline.model import NO_SSH
 from pipeline.scope import Scope
-from pipeline.session import GONE, LATE, Credentials, SshSession
+from pipeline.session import GONE, KILLED, LATE, Credentials, Reply, SshSession
 
+SHELL = "busybox sh" if shutil.which("busybox") else "bash"  # the guest's, or one like it
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 pytestmark = pytest.mark.skipif(SSHD is None, reason="there is no sshd (openssh-server)")
 
@@ -49,6 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
         f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
         "PermitRootLogin yes\nPasswordAuthentication no\n"
+        f'ForceCommand exec {SHELL} -c "$SSH_ORIGINAL_COMMAND"\n'
     )
     assert SSHD is not None
     process = subprocess.Popen(
@@ -89,6 +94,21 @@ def test_replies(session: SshSession, scope: Scope) -> None:
     assert session.run("printf 'a\\377b'", scope=scope).text == "a\ufffdb"
     assert session.run("cat", scope=scope).text == "", "there is nothing on stdin"
     assert len(session.run("seq 1 100000", scope=scope).text) == 588895
+
+
+@pytest.mark.parametrize("number", [6, 9, 11])
+def test_a_command_that_a_signal_ends(session: SshSession, scope: Scope, number: int) -> None:
+    """The shell must not run its last command in its own place: that end would be its own."""
+    reply = session.run(f"echo before\nsh -c 'kill -{number} $$; sleep 600'", scope=scope)
+    assert (reply.exit_status, reply.problem) == (128 + number, "")
+    assert reply.text.startswith("before\n")
+
+
+def test_a_shell_that_a_signal_ends(session: SshSession, scope: Scope) -> None:
+    """It has no exit status; the connection is not broken for that."""
+    reply = session.run("echo before; kill -9 $$", scope=scope)
+    assert (reply.exit_status, reply.text, reply.problem) == (KILLED, "before\n", "")
+    assert session.run("echo after", scope=scope).text == "after\n"
 
 
 def test_one_connection_for_all(session: SshSession, scope: Scope) -> None:
@@ -138,6 +158,61 @@ def test_cancel(session: SshSession) -> None:
         session.run("sleep 600", scope=scope)
 
 
+@pytest.fixture
+def hung(session: SshSession, scope: Scope) -> Iterator[SshSession]:
+    """A session whose server answered one command, and then nothing any more."""
+    reply = session.run("echo $PPID", scope=scope)
+    pid = int(reply.text)
+    os.kill(pid, signal.SIGSTOP)
+    yield session
+    os.kill(pid, signal.SIGKILL)
+
+
+def in_vain(session: SshSession, scope: Scope) -> Reply | BaseException:
+    """What a call on a hung server ends with; it fails the test instead of waiting with it."""
+    ended: list[Reply | BaseException] = []
+
+    def call() -> None:
+        try:
+            ended.append(session.run("true", scope=scope))
+        except Cancelled as cancelled:
+            ended.append(cancelled)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert ended, "the call waits on"
+    return ended[0]
+
+
+def test_a_hung_guest_and_the_deadline(hung: SshSession, scope: Scope) -> None:
+    """Between commands too: asking for the next channel is not answered."""
+    reply = in_vain(hung, scope.child(0.5))
+    assert isinstance(reply, Reply)
+    assert (reply.exit_status, reply.problem) == (None, LATE)
+    reply = hung.run("echo anew", scope=scope)
+    assert reply.text == "anew\n", "the next call has a connection of its own"
+
+
+def test_a_hung_guest_that_dies(hung: SshSession, scope: Scope, died: threading.Event) -> None:
+    threading.Timer(0.2, died.set).start()
+    reply = in_vain(hung, scope)
+    assert isinstance(reply, Reply)
+    assert (reply.exit_status, reply.problem) == (None, GONE)
+
+
+def test_a_hung_guest_and_cancel(hung: SshSession) -> None:
+    own = Scope(600)
+    threading.Timer(0.2, own.cancel).start()
+    assert isinstance(in_vain(hung, own), Cancelled)
+
+
+def test_a_deadline_that_has_passed_costs_no_connection(session: SshSession, scope: Scope) -> None:
+    first = session.run("echo $SSH_CONNECTION", scope=scope).text
+    assert session.run("true", scope=scope.child(0)).problem == LATE
+    assert session.run("echo $SSH_CONNECTION", scope=scope).text == first
+
+
 def test_something_left_in_the_background(session: SshSession, scope: Scope) -> None:
     before = time.monotonic()
     reply = session.run("sleep 600 & echo done; exit 0", scope=scope)
@@ -180,7 +255,8 @@ def test_nobody_answers(server: Server, died: threading.Event, scope: Scope) -> 
             return SshSession(port=port, credentials=server.credentials, died=died)
 
         with opened() as session:
-            assert session.run("true", scope=scope.child(0.5)).problem == LATE
+            problem = session.run("true", scope=scope.child(0.5)).problem
+            assert problem == f"{NO_SSH}: {LATE}"
         own = Scope(600)
         threading.Timer(0.2, own.cancel).start()
         with opened() as session, pytest.raises(Cancelled):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.accelerator import Trial, judge, program
+from pipeline.accelerator import Trial, better, judge, program
 from pipeline.errors import UserError
 from pipeline.model import Calibration
 from tests import guests
@@ -38,6 +38,29 @@ def test_tcg_where_kvm_is_no_good(kvm: Trial, reason: str) -> None:
 def test_neither_works() -> None:
     bad = Trial(seconds=None, problem="no")
     assert judge(bad, bad).name == "tcg"
+
+
+LATE = Trial(seconds=None, problem="not through after 1.0 s", late=True)
+REFUSED = Trial(seconds=None, problem="failed to set MSR 0x10a")
+QUICK, SLOW = Trial(seconds=0.1), Trial(seconds=0.9)
+
+
+@pytest.mark.parametrize(
+    ("trials", "best"),
+    [
+        ((SLOW, QUICK), QUICK),
+        ((QUICK, SLOW), QUICK),
+        ((LATE, QUICK), QUICK),
+        ((QUICK, LATE), QUICK),
+        ((LATE, LATE), LATE),
+        ((REFUSED,), REFUSED),
+        ((QUICK, REFUSED), REFUSED),
+    ],
+)
+def test_one_disturbed_trial_settles_nothing(trials: tuple[Trial, ...], best: Trial) -> None:
+    left = list(trials)
+    assert better(lambda: left.pop(0)) == best
+    assert not left
 
 
 @pytest.mark.parametrize("name", ["x86_64", "aarch64"])

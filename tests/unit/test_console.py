@@ -232,3 +232,18 @@ def test_every_pattern_compiles_and_names_its_groups(path: Path) -> None:
         assert named <= groups.keys(), pattern
     for where in family.where:
         assert "where" in re.compile(where).groupindex
+
+
+STALLS = """\
+[   21.000000] rcu: INFO: rcu_sched self-detected stall on CPU
+[   21.000001] RIP: 0010:{function}+0x11/0x20
+[   21.000002] ---[ end trace 0123456789abcdef ]---
+[   99.000000] INFO: task {task} blocked for more than 120 seconds.
+"""
+
+
+def test_a_stall_is_the_same_wherever_it_is_found() -> None:
+    one = STALLS.format(function="vprintk_emit", task="kworker/u4:1:33")
+    other = STALLS.format(function="memset_erms", task="kworker/0:2:7")
+    assert kinds(classify(one)) == kinds(classify(other))
+    assert [each.title for each in classify(one)] == ["RCU stall", "task kworker blocked"]

@@ -12,6 +12,8 @@ import pytest
 
 from pipeline import outcomes, verdict
 from pipeline.model import (
+    NO_SSH,
+    Accelerator,
     ApplyFailure,
     BootResult,
     Build,
@@ -19,6 +21,7 @@ from pipeline.model import (
     Case,
     ConfigFailure,
     Evidence,
+    Finding,
     LostSymbol,
     Outcome,
     Phase,
@@ -278,11 +281,41 @@ def test_the_same_panic_on_base_is_base_s(pair: Plan) -> None:
     assert outcomes.bisect_exit(cases.values()) == 125
 
 
-def test_another_panic_on_base_does_not_excuse(pair: Plan) -> None:
+OTHER_PANIC = {**PANICS_AT_BOOT, "findings": (runs.finding(title="Oops in vfs_read"),)}
+
+
+def test_a_panic_is_not_charged_where_base_got_no_further(pair: Plan) -> None:
     evidence = runs.change_boot(runs.good_evidence(pair), "patched", PANICS_AT_BOOT)
-    other = {**PANICS_AT_BOOT, "findings": (runs.finding(title="Oops in vfs_read"),)}
-    cases = judged(pair, runs.change_boot(evidence, "base", other))
+    case = judged(pair, runs.change_boot(evidence, "base", OTHER_PANIC))["patched boot"]
+    assert case.outcome is Outcome.INCONCLUSIVE
+    assert "Oops in calculate_order" in case.reason
+    assert "cannot be held against base: kernel panic: Oops in vfs_read" in case.reason
+
+
+def test_a_panic_is_charged_where_base_complains_and_goes_on(pair: Plan) -> None:
+    warning = runs.finding("warning", "mm/page_alloc.c:123", fatal=False)
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", PANICS_AT_BOOT)
+    cases = judged(pair, runs.change_boot(evidence, "base", {"findings": (warning,)}))
     assert cases["patched boot"].outcome is Outcome.FAILED
+
+
+def test_one_boot_of_base_that_got_past_is_enough() -> None:
+    made = runs.plan(runs.scenario(PAIR, boots=2))
+    evidence = runs.change_boot(runs.good_evidence(made), "patched", PANICS_AT_BOOT)
+    evidence = runs.change_boot(evidence, "base", OTHER_PANIC, block=0)
+    assert judged(made, evidence)["patched boot"].outcome is Outcome.FAILED
+    evidence = runs.change_boot(evidence, "base", OTHER_PANIC, block=1)
+    assert judged(made, evidence)["patched boot"].outcome is Outcome.INCONCLUSIVE
+
+
+def test_what_comes_after_base_broke_down_is_not_charged(pair: Plan) -> None:
+    """Base came up and died under hackbench: it might have complained later, too."""
+    warning = runs.finding("warning", "mm/slub.c:99 {calculate_order}", fatal=False)
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", {"findings": (warning,)})
+    cases = judged(pair, runs.change_boot(evidence, "base", breaks()))
+    assert cases["base boot"].outcome is Outcome.PASSED
+    assert cases["patched boot"].outcome is Outcome.INCONCLUSIVE
+    assert "base: during hackbench: kernel panic" in cases["patched boot"].reason
 
 
 def test_a_panic_under_the_workload_belongs_to_the_workload(pair: Plan) -> None:
@@ -337,6 +370,41 @@ def test_a_tree_alone_is_charged_with_its_own_faults() -> None:
     made = runs.plan(runs.scenario((replace(PATCHED, name="tree"),)))
     cases = judged(made, runs.change_boot(runs.good_evidence(made), "tree", breaks()))
     assert cases["tree hackbench"].outcome is Outcome.FAILED
+
+
+def ends(reason: str, *, stop: Stop = Stop.KERNEL, ready: float | None = None) -> dict[str, object]:
+    """A guest that leaves, or hangs, without a word of the kernel's."""
+    return {**breaks(), "stop": stop, "reason": reason, "findings": (), "ready": ready}
+
+
+@pytest.mark.parametrize("ready", [None, 1003.5])
+@pytest.mark.parametrize(
+    ("stop", "words"),
+    [
+        (Stop.KERNEL, "the guest reset itself; the console's last line: [    {}] clk: done"),
+        (Stop.HANG, "the guest did not get ready in time; the console's last line: [    {}] x"),
+    ],
+)
+def test_base_s_own_end_is_not_charged_whatever_its_last_line(
+    pair: Plan, stop: Stop, words: str, ready: float | None
+) -> None:
+    good = runs.good_evidence(pair)
+    here = ends(words.format("1.734122"), stop=stop, ready=ready)
+    evidence = runs.change_boot(good, "patched", here)
+    name = "patched hackbench" if ready else "patched boot"
+    case = judged(pair, evidence)[name]
+    assert case.outcome is Outcome.FAILED
+    assert "1.734122" in case.reason
+    there = ends(words.format("1.698410"), stop=stop, ready=ready)
+    case = judged(pair, runs.change_boot(evidence, "base", there))[name]
+    assert case.outcome is Outcome.BASE_BROKEN
+
+
+def test_a_reset_in_another_step_is_another_fault(pair: Plan) -> None:
+    reset = "the guest reset itself; the console's last line: x"
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", ends(reset))
+    evidence = runs.change_boot(evidence, "base", ends(reset, ready=1003.5))
+    assert judged(pair, evidence)["patched boot"].outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize("ready", [None, 1003.5])
@@ -426,13 +494,97 @@ def test_a_workload_that_is_not_there_is_our_fault(pair: Plan, status: int) -> N
     assert judged(pair, evidence)["patched hackbench"].outcome is Outcome.ERROR
 
 
+def late(seconds: float) -> dict[str, object]:
+    problem = "no end after 60 s"
+    made = runs.output("hackbench", status=None, problem=problem, timed_out=True)
+    return {"outputs": (replace(made, seconds=seconds),)}
+
+
+def test_a_workload_that_base_only_just_ends_may_be_late_by_load(pair: Plan) -> None:
+    """It was given less than ten times of what base took."""
+    good = runs.good_evidence(pair)
+    case = judged(pair, runs.change_boot(good, "patched", late(14.0)))["patched hackbench"]
+    assert case.outcome is Outcome.INCONCLUSIVE
+    assert "--boots 5" in case.reason
+    kvm = {**late(14.0), "accelerator": Accelerator(name="kvm", reason="")}
+    assert judged(pair, runs.change_boot(good, "patched", kvm))["patched hackbench"].outcome is (
+        Outcome.FAILED
+    )
+    twice = runs.plan(runs.scenario(PAIR, boots=2))
+    evidence = runs.change_boot(runs.good_evidence(twice), "patched", late(14.0))
+    assert judged(twice, evidence)["patched hackbench"].outcome is Outcome.FAILED
+
+
+def test_a_workload_without_end_is_charged_to_a_tree_alone() -> None:
+    made = runs.plan(runs.scenario((replace(PATCHED, name="tree"),)))
+    evidence = runs.change_boot(runs.good_evidence(made), "tree", late(60.0))
+    assert judged(made, evidence)["tree hackbench"].outcome is Outcome.FAILED
+
+
 def test_a_workload_without_end_is_charged(pair: Plan) -> None:
-    late = runs.output("hackbench", status=None, problem="no end after 60 s", timed_out=True)
-    evidence = runs.change_boot(runs.good_evidence(pair), "patched", {"outputs": (late,)})
+    """Base took 1.5 s."""
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", late(60.0))
     cases = judged(pair, evidence)
     assert cases["patched hackbench"].outcome is Outcome.FAILED
     assert "no end after 60 s" in cases["patched hackbench"].reason
     assert cases["patched probe slab-memory"].outcome is Outcome.NOT_RUN
+
+
+STALL = runs.finding("hang", "RCU stall", fatal=False)
+
+
+@pytest.mark.parametrize(
+    ("boots", "stalled", "finding", "accelerator", "outcome"),
+    [
+        (1, 1, STALL, "tcg", Outcome.INCONCLUSIVE),
+        (1, 1, STALL, "kvm", Outcome.FAILED),
+        (1, 1, replace(STALL, fatal=True), "tcg", Outcome.FAILED),
+        (2, 1, STALL, "tcg", Outcome.INCONCLUSIVE),
+        (2, 2, STALL, "tcg", Outcome.FAILED),
+    ],
+)
+def test_a_stall_that_host_load_may_have_made_is_not_charged(
+    boots: int, stalled: int, finding: Finding, accelerator: str, outcome: Outcome
+) -> None:
+    made = runs.plan(runs.scenario(PAIR, boots=boots))
+    evidence = runs.good_evidence(made)
+    change = {"findings": (finding,), "accelerator": Accelerator(name=accelerator, reason="")}
+    for block in range(stalled):
+        evidence = runs.change_boot(evidence, "patched", change, block=block)
+    case = judged(made, evidence)["patched boot"]
+    assert case.outcome is outcome
+    assert ("--boots 5" in case.reason) is (outcome is Outcome.INCONCLUSIVE)
+    alone = runs.plan(runs.scenario((PATCHED,), boots=boots))
+    of_it = tuple(each for each in evidence.boots if each.boot.kernel == "patched")
+    case = judged(alone, replace(evidence, boots=of_it))["patched boot"]
+    assert case.outcome is outcome, "nor to a tree alone"
+
+
+def test_a_stall_hides_no_warning(pair: Plan) -> None:
+    warning = runs.finding("warning", "mm/slub.c:99 calculate_order", fatal=False)
+    change = {"findings": (STALL, warning)}
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", change)
+    case = judged(pair, evidence)["patched boot"]
+    assert case.outcome is Outcome.FAILED
+    assert "calculate_order" in case.reason
+
+
+@pytest.mark.parametrize("base_too", [False, True])
+def test_a_guest_that_ssh_does_not_reach_is_no_fault_of_the_series(
+    pair: Plan, base_too: bool
+) -> None:
+    """… but where base answers it may be, and the reason says how to find out."""
+    lost = runs.output("slab-orders", Phase.AFTER_BOOT, None, "", problem=f"{NO_SSH}: refused")
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", {"outputs": (lost,)})
+    if base_too:
+        evidence = runs.change_boot(evidence, "base", {"outputs": (lost,)})
+    cases = judged(pair, evidence)
+    case = cases["patched probe slab-orders"]
+    assert case.outcome is Outcome.ERROR
+    assert ("base answered over ssh in the same cell" in case.reason) is not base_too
+    assert ("--transport console" in case.reason) is not base_too
+    assert Outcome.FAILED not in {each.outcome for each in cases.values()}
+    assert outcomes.run_exit(cases.values()) == 3
 
 
 def test_a_lost_connection_is_our_fault(pair: Plan) -> None:
