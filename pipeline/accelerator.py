@@ -27,7 +27,9 @@ from pipeline.scope import Scope
 KVM_DEVICE = Path("/dev/kvm")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TCG_SECONDS = 30.0
-SPARE_SECONDS = 0.5  # how much longer than TCG we wait for KVM: the start of QEMU is noisy
+CLOSE = 1.2  # a time that is this many times the other may be the other way round next time
+SPARE_SECONDS = 0.5  # how much longer than that we wait for KVM: the start of QEMU is noisy
+FORCED_SECONDS = 30.0
 NAMES = ("kvm", "tcg")
 
 
@@ -53,7 +55,8 @@ def choose(
 ) -> Accelerator:
     """The accelerator for guests of this architecture on this host, and why.
 
-    The answer is kept in `cache` until the host boots anew or QEMU changes.
+    The answer is kept in `cache` until the host boots anew or QEMU changes, unless it was a
+    close call. KVM that is asked for need only come through, however slow it is.
 
     Raises:
         UserError: `forced` is no accelerator.
@@ -67,13 +70,20 @@ def choose(
         return Accelerator(name="tcg", reason="asked for with --accel tcg")
     obstacle = _obstacle(architecture)
     if obstacle:
-        return _settle(architecture, forced, Accelerator(name="tcg", reason=obstacle))
-
-    def make() -> Accelerator:
-        step.note(f"timing KVM against TCG for {architecture.name}")
-        return timed(architecture, cache=cache, scope=scope)
-
-    return _settle(architecture, forced, _kept(architecture, version, cache, make))
+        if forced:
+            raise _no_kvm(architecture, obstacle)
+        return Accelerator(name="tcg", reason=obstacle)
+    if forced:
+        step.note(f"trying KVM for {architecture.name}")
+        return _asked_for(architecture, cache=cache, scope=scope)
+    kept = _kept(architecture, version, cache)
+    if kept is not None:
+        return kept
+    step.note(f"timing KVM against TCG for {architecture.name}")
+    found, settled = timed(architecture, cache=cache, scope=scope)
+    if settled:
+        _keep(architecture, version, cache, found)
+    return found
 
 
 def qemu_version(architecture: Architecture, scope: Scope) -> str:
@@ -87,15 +97,25 @@ def qemu_version(architecture: Architecture, scope: Scope) -> str:
     return process.check(done, f"{architecture.qemu} --version").text.splitlines()[0]
 
 
-def _settle(architecture: Architecture, forced: str | None, found: Accelerator) -> Accelerator:
-    if forced == "kvm" and found.name != "kvm":
-        raise InfraError(
-            f"KVM was asked for and does not work for {architecture.name}: {found.reason}",
-            hint="leave out --accel kvm",
-        )
-    if forced:
-        return Accelerator(name=found.name, reason=f"asked for; {found.reason}")
-    return found
+def _no_kvm(architecture: Architecture, why: str) -> InfraError:
+    return InfraError(
+        f"KVM was asked for and does not work for {architecture.name}: {why}",
+        hint="leave out --accel kvm",
+    )
+
+
+def _asked_for(architecture: Architecture, *, cache: Path, scope: Scope) -> Accelerator:
+    """KVM, if only a guest comes through under it."""
+    asked = "asked for with --accel kvm"
+    if architecture.calibration is None:
+        return Accelerator(name="kvm", reason=f"{asked}; there is no program to try it with")
+    with scratch(cache, "accelerator") as folder:
+        path = folder / "program.bin"
+        path.write_bytes(program(architecture.calibration))
+        tried = trial(architecture, "kvm", path, FORCED_SECONDS, scope)
+    if tried.seconds is None:
+        raise _no_kvm(architecture, f"it fails a timed boot: {tried.problem}")
+    return Accelerator(name="kvm", reason=f"{asked}; timed boot: {tried.seconds:.2f} s")
 
 
 def _obstacle(architecture: Architecture, device: Path = KVM_DEVICE) -> str:
@@ -110,17 +130,19 @@ def _obstacle(architecture: Architecture, device: Path = KVM_DEVICE) -> str:
     return ""
 
 
-def timed(architecture: Architecture, *, cache: Path, scope: Scope) -> Accelerator:
-    """The accelerator that a timed boot under each shows to be the better one."""
+def timed(architecture: Architecture, *, cache: Path, scope: Scope) -> tuple[Accelerator, bool]:
+    """The accelerator that a timed boot under each shows to be the better one, and whether
+    that is beyond doubt."""
     calibration = architecture.calibration
     if calibration is None:
-        return Accelerator(name="tcg", reason="there is no program to time KVM with")
+        return Accelerator(name="tcg", reason="there is no program to time KVM with"), True
     with scratch(cache, "accelerator") as folder:
         path = folder / "program.bin"
         path.write_bytes(program(calibration))
         tcg = better(lambda: trial(architecture, "tcg", path, TCG_SECONDS, scope))
-        limit = (tcg.seconds or TCG_SECONDS) + SPARE_SECONDS
-        return judge(tcg, better(lambda: trial(architecture, "kvm", path, limit, scope)))
+        limit = (tcg.seconds or TCG_SECONDS) * CLOSE + SPARE_SECONDS
+        kvm = better(lambda: trial(architecture, "kvm", path, limit, scope))
+        return judge(tcg, kvm), not is_close(tcg, kvm)
 
 
 def better(run: Callable[[], Trial]) -> Trial:
@@ -135,6 +157,14 @@ def better(run: Callable[[], Trial]) -> Trial:
         if tries[-1].seconds is None and not tries[-1].late:
             return tries[-1]
     return min(tries, key=lambda each: math.inf if each.seconds is None else each.seconds)
+
+
+def is_close(tcg: Trial, kvm: Trial) -> bool:
+    """Whether the busy moment of a host may have decided which of the two is quicker."""
+    if tcg.seconds is None or kvm.seconds is None:
+        return False
+    quick, slow = sorted((tcg.seconds, kvm.seconds))
+    return slow <= quick * CLOSE
 
 
 def judge(tcg: Trial, kvm: Trial) -> Accelerator:
@@ -200,18 +230,21 @@ def program(calibration: Calibration) -> bytes:
 # --------------------------------------------------------------------------- cache
 
 
-def _kept(
-    architecture: Architecture, version: str, cache: Path, make: Callable[[], Accelerator]
-) -> Accelerator:
-    """What was found since the host booted, or `make`'s finding."""
-    path = cache / "accelerators" / f"{_key(architecture, version)}.json"
+def _kept(architecture: Architecture, version: str, cache: Path) -> Accelerator | None:
+    """What was found since the host booted; a broken entry is none."""
     try:
-        return Accelerator(**json.loads(path.read_text(encoding="utf-8")))
+        text = _entry(architecture, version, cache).read_text(encoding="utf-8")
+        return Accelerator(**json.loads(text))
     except (OSError, ValueError, TypeError):
-        pass
-    found = make()
-    publish(path, lambda part: _write(part, found))
-    return found
+        return None
+
+
+def _keep(architecture: Architecture, version: str, cache: Path, found: Accelerator) -> None:
+    publish(_entry(architecture, version, cache), lambda part: _write(part, found))
+
+
+def _entry(architecture: Architecture, version: str, cache: Path) -> Path:
+    return cache / "accelerators" / f"{_key(architecture, version)}.json"
 
 
 def _write(path: Path, found: Accelerator) -> None:

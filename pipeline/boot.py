@@ -125,6 +125,7 @@ class Booter:
             kernel=job.build.image,
             initrd=initrd,
             console=here / "console.log",
+            network=way.network,
         )
 
     def _write_recipe(self, job: BootJob, spec: GuestSpec, here: Path, way: Transport) -> None:
@@ -138,8 +139,9 @@ class Booter:
         results.write(
             here / "steps.sh", "# What was run in the guest, in this order.\n\n" + "\n".join(lines)
         )
-        parts = self._parts(job, here, way)
         up = Path("../../..")
+        parts = self._parts(job, here, way)
+        by_hand = f"ssh -i {up}/guest/key -p {BY_HAND_PORT} root@127.0.0.1 sh < steps.sh"
         own = replace(
             spec,
             kernel=up / self._kept_build(job).relative_to(self.folder.root) / job.build.image.name,
@@ -148,8 +150,8 @@ class Booter:
         )
         results.write(
             here / "repeat.sh",
-            "#!/bin/sh\n# Boots this guest by hand; its console is the terminal. Over ssh:\n"
-            f"#   ssh -i {up}/guest/key -p {BY_HAND_PORT} root@127.0.0.1 sh < steps.sh\n"
+            "#!/bin/sh\n# Boots this guest by hand; its console is the terminal.\n"
+            f"# {by_hand if way.network else 'It runs its steps by itself and powers off.'}\n"
             'cd "$(dirname "$0")" || exit 1\n'
             f"cat {shlex.join(str(up / part) for part in parts)} > initrd.img\n"
             f"exec {shlex.join(domain.by_hand(own))}\n",

@@ -30,11 +30,12 @@ from pipeline.progress import Step
 from pipeline.sandbox import Sandbox
 from pipeline.scope import Scope
 from pipeline.store import Store, Workspace, key_of, own_file
-from pipeline.workbench import Workbench
+from pipeline.workbench import DEADLINE, Workbench
 
 LayOut = Callable[[FileTimes | None], AbstractContextManager[Sources]]
 
 BUILD_LOG = "build.log"
+LOW_BYTES = 256 << 20  # gcc removes what it could not write: some is free again by then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,8 @@ class BuildRequest:
 
     `trusted`: the source is the user's own or the distribution's, not what is on trial;
     later builds may then continue from this one's folder. `base_tree_id` is the tree whose
-    folder is the best to continue from.
+    folder is the best to continue from. `deadline`: seconds for configuration and
+    compilation together; a tree that takes longer is a failure of that tree.
     """
 
     kernel: str
@@ -56,6 +58,7 @@ class BuildRequest:
     jobs: int
     trusted: bool
     sandboxed: bool = True
+    deadline: float = DEADLINE
 
 
 def build_kernel(
@@ -136,17 +139,22 @@ class _Job:
         return key_of("group", self.request.origin, self._wishes, *self._common)
 
     def build_key(self, config: str) -> str:
-        return key_of("build", self.request.tree_id, config, *self._common)
+        # With the wishes, though the configuration tells all: a hit that another group has
+        # made would leave this one without a folder of its base to continue from.
+        return key_of("build", self.request.tree_id, config, self._wishes, *self._common)
 
     # ------------------------------------------------------------------ hit
 
     def cached(self) -> Build | None:
+        made = self.store.config(self.config_key)
         try:
-            config = (self.store.config(self.config_key) / "config").read_text()
+            key = self.build_key((made / "config").read_text())
         except FileNotFoundError:
             return None
-        key = self.build_key(config)
-        return self._build(key, "cached") if self.store.build(key).is_dir() else None
+        if not self.store.build(key).is_dir():
+            return None
+        self.store.touch(made, self.store.build(key))
+        return self._build(key, "cached")
 
     def _build(self, key: str, how: str) -> Build:
         folder = self.store.build(key)
@@ -184,10 +192,12 @@ class _Job:
                 sandbox.require(bench.box, scope=self.scope)
                 making = _Making(job=self, bench=bench, continued=workspace.seen is not None)
                 outcome = making.run(fragments)
-            if not isinstance(outcome, str):
+            if not isinstance(outcome, _Made):
                 return outcome
-            built = self._build(outcome, self._how(workspace.seen))
-            if self.request.trusted or in_place:
+            if not outcome.now:  # the folder has nothing but a configuration
+                return self._build(outcome.key, "cached")
+            built = self._build(outcome.key, self._how(workspace.seen))
+            if self.request.trusted:
                 self.store.keep(workspace, sources.times, self.group, in_place=in_place)
             return built
 
@@ -211,6 +221,7 @@ class _Job:
             scope=self.scope,
             step=self.step,
             logs=self.log_folder,
+            deadline=self.request.deadline,
         )
 
     def _how(self, seen: FileTimes | None) -> str:
@@ -233,6 +244,14 @@ class _Job:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Made:
+    """A build in the store: made `now` or, with the same configuration, before."""
+
+    key: str
+    now: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Making:
     """A job with a build folder and sources to work on."""
 
@@ -240,19 +259,19 @@ class _Making:
     bench: Workbench
     continued: bool
 
-    def run(self, fragments: Sequence[Path]) -> str | BuildFailure | ConfigFailure:
-        """The key of the build that is in the store now, or what went wrong."""
+    def run(self, fragments: Sequence[Path]) -> _Made | BuildFailure | ConfigFailure:
+        """The build that is in the store now, or what went wrong."""
         config = self._configure(fragments)
         if isinstance(config, ConfigFailure):
             return config
         self._write_reproducer(config)
         key = self.job.build_key(config)
         if self.job.store.build(key).is_dir():
-            return key
+            return _Made(key=key, now=False)
         if failure := self._compile(kconfig.parse_config(config)):
             return failure
         entries.entry(self.job.store.build(key), lambda folder: self._fill(folder, key))
-        return key
+        return _Made(key=key, now=True)
 
     def _configure(self, fragments: Sequence[Path]) -> str | ConfigFailure:
         """The final configuration; in the build folder it keeps its time where it is unchanged.
@@ -303,12 +322,11 @@ class _Making:
         return None
 
     def _build_failure(self, completed: Completed, log: Path) -> BuildFailure:
-        if fault := buildlog.host_fault(completed.text):
-            raise InfraError(
-                f"the build of {self.bench.kernel} broke for want of disk or memory: {fault}",
-                hint=f"the log is {log}; fewer --jobs need less memory",
-            )
-        first = buildlog.first_error(completed.text, roots=self.bench.roots)
+        if completed.timed_out:
+            first = buildlog.FirstError(error=self.bench.too_long)
+        else:
+            self._check_host(completed, log)
+            first = buildlog.first_error(completed.text, roots=self.bench.roots)
         return BuildFailure(
             kernel=self.bench.kernel,
             architecture=self.job.request.architecture.name,
@@ -317,6 +335,19 @@ class _Making:
             line=first.line,
             log=log,
         )
+
+    def _check_host(self, completed: Completed, log: Path) -> None:
+        """Raise InfraError where the host, not the tree, is why a build broke.
+
+        A tree can print what it likes, so a full disk must be seen to be full.
+        """
+        fault = buildlog.host_fault(completed.text)
+        full = entries.free_bytes(self.bench.build) < LOW_BYTES
+        if fault and (full or not buildlog.is_about_disk(fault)):
+            raise InfraError(
+                f"the build of {self.bench.kernel} broke for want of disk or memory: {fault}",
+                hint=f"the log is {log}; fewer --jobs need less memory",
+            )
 
     def _fill(self, folder: Path, key: str) -> None:
         """Put what is kept of a build into its entry."""

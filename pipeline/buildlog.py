@@ -54,10 +54,18 @@ MAKE_STOPPED = re.compile(
     r"(?P<error>.*)$"
 )
 IN_FUNCTION = re.compile(r"^(?:\S*ld(?:\.\w+)?: )?(?P<file>[^\s:]+\.o): in function")
+NO_SPACE = "No space left on device"
+# As the tool itself says it, to the end of the line. What quotes the source has quotation
+# marks or a "#" before it (excerpts, `#error`, the text of a static_assert), or is gas's word
+# for a plain error (`.error`); what it says of the host is a "Fatal error".
 HOST_FAULTS = re.compile(
-    r"No space left on device|Killed signal terminated program|virtual memory exhausted"
-    r"|[Cc]annot allocate memory|internal compiler error: (?:Killed|Segmentation fault)"
+    r"^(?!\S+:\d+(?::\d+)?: [Ee]rror: )\S(?:can't|[^\"'`#])*: (?:"
+    rf"{NO_SPACE}|Cannot allocate memory|Killed signal terminated program \S+"
+    r"|virtual memory exhausted|out of memory allocating \d+ bytes.*"
+    r"|internal compiler error: (?:Killed|Segmentation fault)(?: \(program \S+\))?"
+    r")$"
 )
+EXCERPT = re.compile(r"^\s*\d* +\|")
 
 
 def first_error(text: str, *, roots: Sequence[str] = ("/src", "/build")) -> FirstError:
@@ -75,7 +83,12 @@ def first_error(text: str, *, roots: Sequence[str] = ("/src", "/build")) -> Firs
 
 def host_fault(text: str) -> str:
     """The line that shows that the host was at fault (disk, memory), "" where none does."""
-    return next((line.strip() for line in text.splitlines() if HOST_FAULTS.search(line)), "")
+    lines = (line.rstrip() for line in text.splitlines() if not EXCERPT.match(line))
+    return next((line for line in lines if HOST_FAULTS.match(line)), "")
+
+
+def is_about_disk(fault: str) -> bool:
+    return fault.endswith(NO_SPACE)
 
 
 def _matches(

@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,8 +33,10 @@ def locked(
     scope: Scope,
     on_wait: Callable[[], None] | None = None,
     shared: bool = False,
-) -> Iterator[None]:
+) -> Iterator[int]:
     """Hold the lock file `path`, made where missing; `on_wait` is called once if it has to wait.
+
+    Yields its descriptor: a child process that inherits it holds the lock too.
 
     Raises:
         InfraError: the scope's deadline passed while somebody else held it.
@@ -49,7 +52,7 @@ def locked(
             raise InfraError(f"another run holds {path} for too long", hint="wait for it or end it")
         scope.sleep(POLL_SECONDS)
     try:
-        yield
+        yield lock
     finally:
         os.close(lock)
 
@@ -132,16 +135,22 @@ def publish(target: Path, make: Callable[[Path], object]) -> None:
 
 @contextmanager
 def making(parent: Path, name: str) -> Iterator[Path]:
-    """A locked temporary folder below `parent`; what is left of it afterwards is removed."""
+    """A locked temporary folder below `parent`; what is left of it afterwards is removed.
+
+    What cannot be removed is left to the next sweep: it must not hide what was made.
+    """
     parent.mkdir(parents=True, exist_ok=True)
     sweep(parent)
     temporary, lock = _locked_folder(parent, name)
     try:
         yield temporary
     finally:
-        if _is(temporary, lock):
-            remove(temporary)
-        os.close(lock)
+        try:
+            with suppress(OSError):
+                if _is(temporary, lock):
+                    remove(temporary)
+        finally:
+            os.close(lock)
 
 
 @contextmanager
@@ -169,8 +178,15 @@ def _locked_folder(parent: Path, name: str) -> tuple[Path, int]:
 
 
 def sweep(parent: Path) -> int:
-    """Remove the temporary folders that dead processes left in `parent`; how many there were."""
-    return sum(remove_unused(path) for path in parent.glob(f"{TEMPORARY_PREFIX}*"))
+    """Remove the temporary folders that dead processes left in `parent`; how many are gone.
+
+    What cannot be removed stays; it is in nobody's way.
+    """
+    gone = 0
+    for path in parent.glob(f"{TEMPORARY_PREFIX}*"):
+        with suppress(OSError):
+            gone += remove_unused(path)
+    return gone
 
 
 def remove_unused(folder: Path) -> bool:
@@ -197,26 +213,34 @@ def remove_unused(folder: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder, read-only folders inside it too; missing is fine."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, onerror=_open_up)
-    else:
+    """Remove a file or folder, closed and deeply nested folders inside it too; missing is fine."""
+    if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
-
-
-def _open_up(function: Callable[..., object], path: str, failure: object) -> None:
-    """Second try of a failed removal with the parent folder made writable."""
-    error = failure[1] if isinstance(failure, tuple) else failure
-    if isinstance(error, FileNotFoundError):
         return
-    for folder in (Path(path).parent, Path(path)):
-        with suppress(OSError):
-            if not folder.is_symlink() and folder.is_dir():
-                folder.chmod(folder.stat().st_mode | stat.S_IRWXU)
-    if function in (os.unlink, os.rmdir):
-        function(path)
-    else:
+    try:
         shutil.rmtree(path)
+    except (OSError, RecursionError):  # a folder that its owner may not read; 1,000 in each other
+        with suppress(FileNotFoundError):
+            _raze(path)
+
+
+def _raze(top: Path) -> None:
+    """Remove a folder, each one in it opened first, and moved up so that no path gets long."""
+    top.chmod(stat.S_IRWXU)
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(folder) as found:
+            entries = list(found)
+        for each in entries:
+            if each.is_dir(follow_symlinks=False):
+                Path(each.path).chmod(stat.S_IRWXU)
+                waiting.append(Path(each.path).rename(top / uuid.uuid4().hex))
+            else:
+                Path(each.path).unlink()
+        if folder != top:
+            folder.rmdir()
+    top.rmdir()
 
 
 def free_bytes(path: Path) -> int:

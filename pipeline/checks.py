@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-import pwd
 import re
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from pipeline import compiler, host, packages, process, sandbox
 from pipeline.errors import InfraError, UserError
 from pipeline.model import Accelerator, Architecture, Toolchain
 from pipeline.scope import Scope
+from pipeline.virt import EMBEDDED, require_usable
 
 SECONDS = 20.0
 NEEDED_DISK = 3 * host.GIB  # what a first run writes: tree, sources, three builds, image
@@ -26,7 +27,6 @@ WANTED_MEMORY = 3 * host.GIB
 # From 8.1 on the instruction budget of -icount is no longer shared between vCPUs; before
 # that a second one starves and the guest hangs when it comes up.
 DETERMINISTIC_QEMU = (8, 1)
-DEBIAN = Path("/etc/debian_version")
 APT_HELPER = "/usr/lib/apt/apt-helper"
 QEMU_DRIVERS = ("/usr/lib*", "/usr/lib*/*", "/usr/local/lib*", "/usr/local/lib*/*")
 QEMU_DRIVER = "libvirt/connection-driver/libvirt_driver_qemu.so"
@@ -178,46 +178,66 @@ def check_accelerator(architecture: Architecture, choose: Choose) -> Check:
     return Check(name="", ok=True, found=f"{chosen.name}: {chosen.reason}")
 
 
-def check_libvirt(connect: str) -> Check:
-    """The library, its binding, and a connection: the test driver's, or the one asked for.
+# libvirt 9.0 opens one embedded root a process, and nothing ends a connection that hangs: so a
+# process of its own opens what a run would.
+OPEN_LIBVIRT = """\
+import sys
+import tempfile
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from pipeline.errors import InfraError
+from pipeline.hypervisor import Hypervisor
+folder, uri = Path(sys.argv[2]), sys.argv[3] or None
+try:
+    with Hypervisor(runtime=folder / "r", cache=folder, families=(), connect=uri) as opened:
+        print(opened.versions()["libvirt"])
+except InfraError as error:
+    sys.exit(f"{error.message}\\n{error.hint}")
+"""
 
-    The embedded QEMU driver itself is opened by a run, in a folder of its own.
-    """
+
+def check_libvirt(connect: str, scope: Scope) -> Check:
+    """The library, its binding, and a connection such as a run opens."""
     try:
-        import libvirt  # noqa: PLC0415  # doctor must work where the binding does not
+        import libvirt  # noqa: F401, PLC0415  # doctor must work where the binding does not
     except ImportError as error:
         raise InfraError(
             f"the Python binding does not load: {error}",
             hint="sudo apt-get install libvirt-dev pkgconf gcc; then remove .venv and start again",
         ) from error
-    embedded = connect.startswith("qemu:///embed")
-    uri = "test:///default" if embedded else connect
-    # libvirt would write its errors to stderr as well.
-    libvirt.registerErrorHandler(lambda _context, _error: None, None)
-    try:
-        connection = libvirt.open(uri)
-    except libvirt.libvirtError as error:
+    require_usable(connect)
+    uri = "" if connect == EMBEDDED else connect
+    package = str(Path(__file__).resolve().parents[1])
+    # In /tmp: the paths of libvirt's sockets must be short.
+    with tempfile.TemporaryDirectory(prefix="ktrial-", dir="/tmp") as folder:
+        opened = process.run(
+            (sys.executable, "-c", OPEN_LIBVIRT, package, folder, uri), scope=scope.child(SECONDS)
+        )
+    if opened.ok:
+        return Check(name="libvirt", ok=True, found=f"{opened.text.strip()}, {connect} opens")
+    if opened.timed_out:
         raise InfraError(
-            f"{uri}: {error}", hint=f"virsh --connect {shlex.quote(uri)} uri"
-        ) from error
-    try:
-        number = connection.getLibVersion()
-    finally:
-        connection.close()
-    if embedded and os.getuid() == 0 and DEBIAN.exists():
-        _require_user("libvirt-qemu")
-    version = f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
-    return Check(name="libvirt", ok=True, found=f"{version}, {uri} opens")
+            f"{connect} does not open within {SECONDS:.0f} s", hint=_look_at(connect, "")
+        )
+    *_, message, hint = ["", *opened.text.splitlines()]
+    raise InfraError(message, hint=_look_at(connect, hint))
 
 
-def _require_user(name: str) -> None:
-    """Debian's libvirt looks it up where root opens its QEMU driver, before it reads qemu.conf."""
-    try:
-        pwd.getpwnam(name)
-    except KeyError as error:
-        raise InfraError(
-            f"root's guests need a user {name}", hint=f"useradd --system --user-group {name}"
-        ) from error
+def _look_at(connect: str, hint: str) -> str:
+    """What mends a libvirt: virsh tells more, but cannot open the embedded one."""
+    return hint if connect == EMBEDDED else f"virsh --connect {shlex.quote(connect)} uri"
+
+
+def check_user() -> Check:
+    """Works either way: advice only."""
+    if os.geteuid() != 0:
+        return Check(name="user", ok=True, found="not root")
+    return Check(
+        name="user",
+        ok=True,
+        found="root: then QEMU, with the kernel under trial in it, runs as root too",
+        remedy="better an ordinary user: nothing in ktrial needs root",
+    )
 
 
 def check_qemu_driver() -> Check:

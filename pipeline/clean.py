@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,11 +146,12 @@ def live_since(cache: Path) -> float | None:
     """When the oldest run that is still under way began; locks of dead runs are removed."""
     begun = []
     for lock in (cache / "runs").glob("*.lock"):
-        began = lock.stat().st_mtime
-        if caches.is_locked(lock):
-            begun.append(began)
-        elif lock.stat().st_mtime == began:
-            lock.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # its run ended meanwhile
+            began = lock.stat().st_mtime
+            if caches.is_locked(lock):
+                begun.append(began)
+            elif lock.stat().st_mtime == began:
+                lock.unlink(missing_ok=True)
     return min(begun, default=None)
 
 
@@ -158,35 +159,46 @@ def collect(cache: Path, results: Path, *, scope: Scope, step: Step) -> tuple[En
     """Every entry below `cache`, and every run's folder in `results`."""
     found = [(kind, cache / kind) for kind in WHOLE if (cache / kind).is_dir()]
     found += [(kind, path) for kind in SHELVES for path in _folders(cache / kind)]
-    if results.is_dir():
-        runs = (path for path in results.iterdir() if RUN_NAME.fullmatch(path.name))
-        found += [(RESULTS, path) for path in runs if path.is_dir() and not path.is_symlink()]
+    runs = (path for path in _inside(results) if RUN_NAME.fullmatch(path.name))
+    found += [(RESULTS, path) for path in runs]
     entries = []
     for kind, path in sorted(found):
         step.note(f"{kind}/{path.name}")
-        entries.append(
-            Entry(
-                path=path,
-                kind=kind,
-                # What a dead process left half made is of no use to anyone.
-                used=0 if path.name.startswith(caches.TEMPORARY_PREFIX) else path.stat().st_mtime,
-                size=disk_usage(path, scope),
-                busy=is_busy(path, cache),
-            )
-        )
+        with suppress(FileNotFoundError):  # another process removed it meanwhile
+            entries.append(_entry(kind, path, cache, scope))
     return tuple(entries)
+
+
+def _entry(kind: str, path: Path, cache: Path, scope: Scope) -> Entry:
+    used = path.stat().st_mtime
+    if path.name.startswith(caches.TEMPORARY_PREFIX):
+        used = 0  # what a dead process left half made is of no use to anyone
+    return Entry(
+        path=path,
+        kind=kind,
+        used=used,
+        size=disk_usage(path, scope),
+        busy=is_busy(path, cache),
+    )
+
+
+def _inside(folder: Path) -> list[Path]:
+    """The folders in a folder; none where it is gone."""
+    try:
+        found = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [path for path in found if path.is_dir() and not path.is_symlink()]
 
 
 def _folders(shelf: Path) -> list[Path]:
     """The entries on a shelf. Build folders lie together in groups, see `store`."""
-    if not shelf.is_dir():
-        return []
-    folders = [path for path in shelf.iterdir() if path.is_dir() and not path.is_symlink()]
+    folders = _inside(shelf)
     if shelf.name != "work":
         return folders
     whole = [path for path in folders if path.name.startswith(".") or path.name.endswith("-host")]
     groups = [path for path in folders if path not in whole]
-    return [*whole, *(tree for group in groups for tree in group.iterdir() if tree.is_dir())]
+    return [*whole, *(tree for group in groups for tree in _inside(group))]
 
 
 def disk_usage(path: Path, scope: Scope) -> int:

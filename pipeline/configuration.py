@@ -8,6 +8,7 @@ from pathlib import Path
 from pipeline import buildlog, kconfig, kconfig_tree
 from pipeline.kconfig_tree import Declaration
 from pipeline.model import Architecture, ConfigFailure, Fragment
+from pipeline.process import Completed
 from pipeline.store import own_file
 from pipeline.workbench import Workbench
 
@@ -24,15 +25,18 @@ def make(
     for command in bench.recipe.configure([bench.box.seen(path) for path in files]):
         completed = bench.run(command, log)
         if not completed.ok:
-            return _broken(bench, completed.text, log)
+            return _broken(bench, completed, log)
     text = own_file(bench.build, ".config").read_text()
     return _lost(bench, fragments, kconfig.parse_config(text), log) or text
 
 
-def _broken(bench: Workbench, output: str, log: Path) -> ConfigFailure:
-    first = buildlog.first_error(output, roots=bench.roots)
-    where = f"{first.file}:{first.line}: " if first.line else ""
-    return ConfigFailure(kernel=bench.kernel, lost=(), words=f"{where}{first.error}", log=log)
+def _broken(bench: Workbench, completed: Completed, log: Path) -> ConfigFailure:
+    if completed.timed_out:
+        words = f"the configuration {bench.too_long}"
+    else:
+        first = buildlog.first_error(completed.text, roots=bench.roots)
+        words = f"{first.file}:{first.line}: {first.error}" if first.line else first.error
+    return ConfigFailure(kernel=bench.kernel, lost=(), words=words, log=log)
 
 
 def _lost(

@@ -52,7 +52,8 @@ def examine(
         ("ssh", lambda: checks.check_ssh(scope)),
         ("user namespaces", lambda: checks.check_namespaces(scope)),
         ("sandbox", lambda: checks.check_sandbox(cache, scope)),
-        ("libvirt", lambda: checks.check_libvirt(connect)),
+        ("user", checks.check_user),
+        ("libvirt", lambda: checks.check_libvirt(connect, scope)),
         ("libvirt QEMU driver", checks.check_qemu_driver),
         ("/dev/kvm", checks.check_kvm),
     ]

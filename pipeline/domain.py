@@ -22,7 +22,8 @@ class GuestSpec:
     """All that makes a guest: what it boots, on which machine, and where its console goes.
 
     `cmdline` is put behind the kernel arguments that every guest has. `ssh_port` 0 lets
-    the host choose a free one (`Guest.ssh_port` tells which).
+    the host choose a free one (`Guest.ssh_port` tells which). Without `network` the guest
+    has no network card, and the host no port that leads to it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class GuestSpec:
     cmdline: tuple[str, ...] = ()
     ssh_port: int = 0
     emulator: Path | None = None
+    network: bool = True
 
 
 def kernel_arguments(spec: GuestSpec) -> tuple[str, ...]:
@@ -54,6 +56,8 @@ def kernel_arguments(spec: GuestSpec) -> tuple[str, ...]:
 
 def extra_arguments(spec: GuestSpec) -> tuple[str, ...]:
     """QEMU arguments for what libvirt's XML cannot say: a network that only lets ssh in."""
+    if not spec.network:
+        return ()
     forward = f"hostfwd=tcp:127.0.0.1:{spec.ssh_port}-:22"
     return (
         "-netdev",

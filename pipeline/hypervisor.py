@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import pwd
 import shutil
 import threading
 import time
@@ -29,7 +30,7 @@ from pipeline.guest import Guest, Handle, exit_words
 from pipeline.reaper import Reaper
 from pipeline.roots import claim, lock_path, own_folder, sweep
 from pipeline.scope import Scope
-from pipeline.virt import load_libvirt
+from pipeline.virt import EMBEDDED, load_libvirt, require_usable
 
 __all__ = ["Hypervisor", "sweep"]
 
@@ -59,7 +60,8 @@ class Hypervisor:
 
     `runtime` is a short folder that belongs to this user (such as /tmp/ktrial-UID);
     `cache` keeps libvirt's capability probe, which costs seconds, from run to run.
-    With `connect` another libvirt is used, and `runtime` only holds the lock.
+    With `connect` another libvirt of this user's is used (`virt.require_usable`), and
+    `runtime` only holds the lock and what guests boot.
 
     Raises (on entering):
         InfraError: there is no libvirt, or it refuses.
@@ -74,7 +76,7 @@ class Hypervisor:
         connect: str | None = None,
     ) -> None:
         self.runtime = runtime
-        self.uri = connect
+        self.uri = None if connect == EMBEDDED else connect
         self.swept: tuple[str, ...] = ()  # what dead runs had left, in words
         self._families = families
         self._probes = cache / "libvirt" / "capabilities"
@@ -87,6 +89,8 @@ class Hypervisor:
         return self._used.root
 
     def __enter__(self) -> Hypervisor:
+        if self.uri is not None:
+            require_usable(self.uri)
         own_folder(self.runtime)
         self.swept = tuple(sweep(self.runtime))
         if self.uri is None:
@@ -325,7 +329,7 @@ class _DomainHandle(Handle):
         self._driver.forget(self)
 
     def log(self) -> str:
-        folder = Path("/var/log/libvirt/qemu")
+        folder = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".cache/libvirt/qemu/log"  # session
         if self._driver.embedded:
             folder = self._driver.root / "log" / "qemu"
         try:

@@ -15,29 +15,35 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pipeline import cache as caches
 from pipeline.errors import InfraError
 from pipeline.model import FileTimes, Sources, Tree
-from pipeline.repository import Git
+from pipeline.repository import Git, GitError
 from pipeline.scope import Scope
 
 EPOCH = 946_684_800 * 10**9  # 2000-01-01T00:00:00Z, older than any object
 TREE_BYTES = 2 * 10**9  # a kernel tree on disk, 1.1 to 1.6 GB, and some room
 CHECK_EVERY = 512
+TICK = 10**7  # the coarsest step of a file's time: 4 to 10 ms, the kernel's clock tick
+LINK = "120000"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A path of a tree: git's mode, object id; a mode of 0 where the tree does not have it."""
+    """A path of a tree: git's mode, object id; a mode of 0 where the tree does not have it.
+
+    `was`: its mode in the tree that it is compared with.
+    """
 
     path: str
     mode: str
     blob: str
+    was: str
 
     @property
     def there(self) -> bool:
@@ -60,11 +66,12 @@ def advance(seen: FileTimes | None, changed: Set[str], tree_id: str, now_ns: int
     """The times to lay `tree_id` out with for a build folder that has seen `seen`.
 
     `changed`: the paths of `tree_id` that differ from `seen.tree_id`, and those that it
-    no longer has; they get `now_ns`. The others keep the time with which they were seen.
+    no longer has; they get `now_ns`, or later where the clock has gone back since the build
+    folder's objects were made. The others keep the time with which they were seen.
     """
     if seen is None:
         return FileTimes(tree_id=tree_id, later={})
-    now = max([now_ns, *(time + 1 for time in seen.later.values())])
+    now = max([now_ns, seen.newest + TICK, *(time + 1 for time in seen.later.values())])
     kept = {path: time for path, time in seen.later.items() if path not in changed}
     return FileTimes(tree_id=tree_id, later=kept | dict.fromkeys(sorted(changed), now))
 
@@ -83,9 +90,9 @@ def laid_out(
         Cancelled: the run was cancelled; the next call mends what is half laid out.
     """
     folder = cache / "sources" / tree.origin
-    at = Git(git_dir=tree.repository, scope=scope, work_tree=folder / "src")
-    with caches.locked(folder.with_name(f"{tree.origin}.lock"), scope=scope):
+    with caches.locked(folder.with_name(f"{tree.origin}.lock"), scope=scope) as lock:
         folder.mkdir(exist_ok=True)
+        at = Git(git_dir=tree.repository, scope=scope, work_tree=folder / "src", held=(lock,))
         with caches.using(folder):
             times = _times(at, seen, tree_id)
             _switch(at, folder, times)
@@ -95,20 +102,54 @@ def laid_out(
 def _times(at: Git, seen: FileTimes | None, tree_id: str) -> FileTimes:
     if seen is None:
         return FileTimes(tree_id=tree_id, later={})
-    # Where what the folder has seen cannot be compared any more, every file is new to it.
-    old = seen.tree_id if _has_tree(at, seen.tree_id) else _empty_tree(at)
-    entries = differences(at, old, tree_id)
+    entries = _changes(at, seen.tree_id, tree_id)
+    if entries is None or moves_a_link(entries):
+        entries = differences(at, _empty_tree(at), tree_id)  # every file is new to the folder
     times = advance(seen, {entry.path for entry in entries}, tree_id, time.time_ns())
     gone = {entry.path for entry in entries if not entry.there}
     return replace(times, later={p: t for p, t in times.later.items() if p not in gone})
 
 
+def moves_a_link(entries: Sequence[Entry]) -> bool:
+    """Whether a path may lead to another file than before, though that file has not changed.
+
+    make asks for the time of what a symlink leads to (its -L only helps where the last part
+    of a path is the link), and an object that was made through it would stay. A link in a
+    place where there was nothing hides nothing.
+    """
+    gone = {entry.path for entry in entries if not entry.there}
+    folders = {str(parent) for path in gone for parent in PurePosixPath(path).parents}
+    return any(
+        (entry.was == LINK and entry.there)
+        or (entry.mode == LINK and (entry.was.strip("0") != "" or entry.path in folders))
+        for entry in entries
+    )
+
+
+def _changes(at: Git, old: str, new: str) -> tuple[Entry, ...] | None:
+    """What differs, or None where the tree `old` is gone, or a part of it.
+
+    The user's `git gc` may have taken it: what is borrowed from a repository is in nobody's
+    history there once a branch was rebased.
+    """
+    try:
+        return differences(at, old, new)
+    except GitError:
+        if at.scope.expired:
+            raise
+        return None
+
+
 def _switch(at: Git, folder: Path, want: FileTimes) -> None:
     """Make `folder`/src hold the tree, with its times, whatever lies there now."""
-    state = _state(at, folder)
+    state = _state(folder)
     entries: dict[str, Entry] = {}
-    for tree in state.trees:
-        entries |= {e.path: e for e in differences(at, tree, want.tree_id)}
+    changes = [_changes(at, tree, want.tree_id) for tree in state.trees] if state else []
+    if state is None or None in changes:
+        state = _emptied(at, folder)
+        changes = [differences(at, state.trees[0], want.tree_id)]
+    for each in filter(None, changes):
+        entries |= {entry.path: entry for entry in each}
     shifted = {
         path
         for path in state.later.keys() | want.later.keys()
@@ -125,13 +166,17 @@ def _switch(at: Git, folder: Path, want: FileTimes) -> None:
     _write_state(folder, State(trees=(want.tree_id,), later=want.later))
 
 
-def _state(at: Git, folder: Path) -> State:
-    """What lies in the folder; where that is unknown, it is emptied first."""
+def _state(folder: Path) -> State | None:
+    """What is said to lie in the folder."""
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         saved = json.loads((folder / "state.json").read_text())
-        state = State(trees=tuple(saved["trees"]), later=saved["later"])
-        if (folder / "src").is_dir() and all(_has_tree(at, tree) for tree in state.trees):
-            return state
+        if (folder / "src").is_dir():
+            return State(trees=tuple(saved["trees"]), later=saved["later"])
+    return None
+
+
+def _emptied(at: Git, folder: Path) -> State:
+    """Start afresh, with nothing in the folder."""
     (folder / "state.json").unlink(missing_ok=True)
     if (folder / "src").exists():
         caches.remove(folder / "src")
@@ -166,8 +211,8 @@ def read_raw(raw: bytes) -> tuple[Entry, ...]:
     fields = raw.decode("utf-8", errors="surrogateescape").split("\0")
     entries = []
     for head, path in zip(fields[::2], fields[1::2], strict=False):
-        _, mode, _, blob, _ = head.removeprefix(":").split(" ")
-        entries.append(Entry(path=path, mode=mode, blob=blob))
+        was, mode, _, blob, _ = head.removeprefix(":").split(" ")
+        entries.append(Entry(path=path, mode=mode, blob=blob, was=was))
     return tuple(entries)
 
 
@@ -190,17 +235,22 @@ def _write_files(at: Git, folder: Path, entries: Mapping[str, Entry]) -> None:
     index = folder / "index"
     for leftover in (index, folder / "index.lock"):
         leftover.unlink(missing_ok=True)
-    writer = Git(git_dir=at.git_dir, scope=at.scope, work_tree=src, index=index)
+    writer = replace(at, index=index)
     writer.text("update-index", "-z", "--index-info", stdin=os.fsencode(listing))
     writer.text("checkout-index", "--all", "--force", "--quiet")
     index.unlink()
 
 
 def _take_away(path: Path) -> bool:
-    """Unlink a file or symlink; False where there is none, or a folder, in its place."""
+    """Unlink a file or symlink, or a submodule's empty folder; False where nothing went."""
     try:
         path.unlink()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except IsADirectoryError:
+        try:
+            path.rmdir()
+        except OSError:
+            return False
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 
@@ -227,7 +277,3 @@ def _set_times(at: Git, src: Path, paths: Set[str], later: Mapping[str, int]) ->
 
 def _empty_tree(at: Git) -> str:
     return at.text("hash-object", "-t", "tree", "/dev/null")
-
-
-def _has_tree(at: Git, tree_id: str) -> bool:
-    return at.run("cat-file", "-e", f"{tree_id}^{{tree}}").ok

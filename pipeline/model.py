@@ -166,10 +166,12 @@ class FileTimes:
     Each file of `tree_id` has the time EPOCH (see `layout`) but for those in `later`
     (path -> ns since the epoch). Kept with the build folder: make trusts times, so a file
     whose content a folder has seen must keep its time there, and any other must be newer.
+    `newest`: the latest time of a file in the build folder itself, 0 where that is unknown.
     """
 
     tree_id: str
     later: Mapping[str, int]
+    newest: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

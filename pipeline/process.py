@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import selectors
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -23,11 +24,23 @@ from pipeline.scope import Scope
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 2.0
+KEEP_BYTES = 8 << 20  # of the output in memory: half from its head, half from its tail
+LOG_BYTES = 256 << 20  # of one command's output in a log
+LINE_BYTES = 64 << 10  # of one line for `on_line`
+
+# A child ends with us, even where we are killed. The kernel sends the signal when the
+# *thread* that started the child ends, and `run` waits in that thread. (A preexec_fn that
+# called prctl(2) would not be safe with threads.) setpriv is part of util-linux.
+SETPRIV = "/usr/bin/setpriv"
+WITH_US = (SETPRIV, "--pdeathsig", "KILL", "--")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Completed:
-    """What a command did. `output` is stdout and stderr as they came, or stdout alone."""
+    """What a command did. `output` is stdout and stderr as they came, or stdout alone.
+
+    Of more than KEEP_BYTES the middle is left out, and said to be.
+    """
 
     argv: tuple[str, ...]
     exit_code: int
@@ -62,7 +75,8 @@ def run(
     """Run a command to its end and return what it did; it raises nothing for a bad exit.
 
     `log`: appended to, with the quoted command as its first line. `on_line`: called
-    with each whole line of output, for progress. `merge_stderr=False` keeps stderr out
+    with each whole line of output, for progress. At most LOG_BYTES of the output go into the
+    log. `merge_stderr=False` keeps stderr out
     of `output` (it still goes to the log). `env` is the whole environment of the
     command; None hands on this process's own.
 
@@ -89,7 +103,7 @@ def run(
         exit_code=process.returncode,
         timed_out=not finished,
         seconds=time.monotonic() - started,
-        output=bytes(pump.output),
+        output=pump.output.content,
     )
 
 
@@ -113,7 +127,7 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            words,
+            (*with_us(), *_found(words, cwd, env)),
             cwd=cwd,
             env=env,
             stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
@@ -127,6 +141,59 @@ def _start(
             f"cannot run {words[0]}: {missing} is not there",
             hint="`ktrial doctor` tells how to get it",
         ) from error
+
+
+def with_us() -> tuple[str, ...]:
+    """What comes before a command so that it ends with the thread that starts it."""
+    return WITH_US if Path(SETPRIV).exists() else ()
+
+
+def _found(
+    words: tuple[str, ...], cwd: Path | None, env: Mapping[str, str] | None
+) -> tuple[str, ...]:
+    """The command with its program found: setpriv would tell a missing one by an exit code."""
+    folders = None if env is None else env.get("PATH", os.defpath)  # None: this process's own
+    program = str((cwd or Path()) / words[0]) if "/" in words[0] else words[0]
+    if shutil.which(program, path=folders) is None:
+        raise FileNotFoundError(words[0])
+    return words
+
+
+class _Kept:
+    """Output of which only the head and the tail are held in memory."""
+
+    def __init__(self) -> None:
+        self._head, self._tail, self._left_out = bytearray(), bytearray(), 0
+
+    def add(self, chunk: bytes) -> None:
+        half = KEEP_BYTES // 2
+        room = max(0, half - len(self._head))
+        self._head += chunk[:room]
+        self._tail += chunk[room:]
+        if len(self._tail) > KEEP_BYTES:  # not at each chunk: it moves all that is kept
+            self._left_out += len(self._tail) - half
+            del self._tail[:-half]
+
+    @property
+    def content(self) -> bytes:
+        note = f"\n[{self._left_out} bytes left out]\n".encode() if self._left_out else b""
+        return bytes(self._head) + note + bytes(self._tail)
+
+
+class _Log:
+    """A command's output in its log, up to LOG_BYTES."""
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        self._sink, self._room = sink, LOG_BYTES
+
+    def add(self, chunk: bytes) -> None:
+        if self._room <= 0:
+            return
+        self._sink.write(chunk[: self._room])
+        self._room -= len(chunk)
+        if self._room <= 0:
+            self._sink.write(b"\n[ktrial: the rest of the output is left out]\n")
+        self._sink.flush()
 
 
 class _Pump:
@@ -143,10 +210,10 @@ class _Pump:
         self._process = process
         self._stdout = process.stdout
         self._pending = stdin or b""
-        self._sink = sink
+        self._log = _Log(sink)
         self._on_line = on_line
         self._partial = b""
-        self.output = bytearray()
+        self.output = _Kept()
 
     def drain(self, scope: Scope) -> bool:
         """True where the command ended by itself, False where the deadline passed."""
@@ -166,11 +233,11 @@ class _Pump:
 
     def _read(self) -> bool:
         chunk = os.read(self._stdout.fileno(), 1 << 16)
-        self.output += chunk
-        self._sink.write(chunk)
-        self._sink.flush()
+        self.output.add(chunk)
+        self._log.add(chunk)
         if self._on_line:
-            *lines, self._partial = (self._partial + chunk).split(b"\n")
+            *lines, rest = (self._partial + chunk).split(b"\n")
+            self._partial = rest[:LINE_BYTES]
             for line in lines:
                 self._on_line(line.decode("utf-8", errors="replace"))
         return bool(chunk)

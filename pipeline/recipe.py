@@ -26,6 +26,7 @@ FRAGMENTS = Path("/fragments")
 MODULES = "modules"
 INSTALLED = ".ktrial-modules"
 ARCHIVE = "modules.cpio"
+PACK = f"find lib/* | LC_ALL=C sort | cpio --quiet --reproducible -R 0:0 -o -H newc > ../{ARCHIVE}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +69,10 @@ class Recipe:
         entry of another type would replace it (clean_path() in init/initramfs.c).
         """
         root = self.build / INSTALLED
-        pack = (
-            f"cd {shlex.quote(str(root))} && find lib/* | LC_ALL=C sort | "
-            f"cpio --quiet --reproducible -R 0:0 -o -H newc > ../{ARCHIVE}"
-        )
         return (
             ("rm", "-rf", str(root)),
             self.make(f"INSTALL_MOD_PATH={root}", "modules_install"),
-            ("sh", "-c", pack),
+            ("sh", "-c", f"cd {shlex.quote(str(root))} && {PACK}"),
         )
 
 
@@ -98,6 +95,8 @@ def render_script(recipe: Recipe, *, modules: bool) -> str:
     )
     return f"""#!/bin/sh
 # Builds this kernel again: sh build.sh TREE [FOLDER]
+# It runs the Makefiles of TREE on this host, as you, without the sandbox that ktrial builds
+# in: only for a tree, with its patches, that you trust.
 # Compiler then: {recipe.compiler.version}
 set -eu
 tree=$(realpath "${{1:?the kernel tree}}")
@@ -106,8 +105,14 @@ mkdir -p "$folder"
 cp "$(dirname "$0")/config" "$folder/.config"
 {exports}{_shell(here.make("olddefconfig"))}
 {_shell(here.compile(modules=modules))}
-echo "$folder/{recipe.architecture.image_path}"
+{_pack(here) if modules else ""}echo "$folder/{recipe.architecture.image_path}"
 """
+
+
+def _pack(here: Recipe) -> str:
+    remove, install, _ = here.pack_modules()
+    root = here.build / INSTALLED
+    return f'{_shell(remove)}\n{_shell(install)}\n(cd "{root}" && {PACK})\n'
 
 
 def _shell(words: Sequence[str]) -> str:

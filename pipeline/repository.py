@@ -24,6 +24,7 @@ import git
 from git.exc import GitCommandNotFound
 
 from pipeline import cache as caches
+from pipeline import process as processes
 from pipeline.errors import InfraError, UserError
 from pipeline.scope import Scope
 
@@ -131,6 +132,7 @@ class Git:
     GIT_DIR is always given, so git neither searches for a repository nor objects to
     one that belongs to somebody else (safe.directory is about found ones).
     `read_only`: folders that git can read but not change, not even a file's time.
+    `held`: descriptors of locks that git keeps for as long as it writes, should we be killed.
     """
 
     git_dir: Path
@@ -138,6 +140,7 @@ class Git:
     work_tree: Path | None = None
     index: Path | None = None
     read_only: tuple[Path, ...] = ()
+    held: tuple[int, ...] = ()
 
     def run(self, *arguments: str, stdin: bytes | None = None) -> Reply:
         """Run to the end; a bad exit is in the reply.
@@ -172,13 +175,15 @@ class Git:
         """Git while it runs, with pipes; its process group is gone when the context ends."""
         # GitPython hands on os.environ; `env -i` keeps GIT_INDEX_FILE and the like out, which
         # git sets for hooks and for `git bisect run`.
-        command = [*self._shield(), "/usr/bin/env", "-i", *self._assignments(), "git", *arguments]
+        environment = ("/usr/bin/env", "-i", *self._assignments())
+        command = [*processes.with_us(), *self._shield(), *environment, "git", *arguments]
         try:
             running = git.Git(str(self.git_dir)).execute(
                 command,
                 istream=cast(BinaryIO | None, stdin),
                 as_process=True,
                 start_new_session=True,
+                pass_fds=self.held,
             )
         except GitCommandNotFound as error:  # pragma: no cover - coreutils are everywhere
             raise GitError("cannot run git", hint="apt-get install git") from error
@@ -312,7 +317,9 @@ def object_folders(objects: Path, depth: int = 5) -> tuple[Path, ...]:
         for line in text.splitlines() if depth else ():
             if line and not line.startswith("#"):
                 lender = Path(os.path.normpath(objects / line))
-                found += [f for f in object_folders(lender, depth - 1) if f not in found]
+                # git only warns of a lender that is gone (link_alt_odb_entry() in object-file.c).
+                lenders = object_folders(lender, depth - 1) if lender.is_dir() else ()
+                found += [folder for folder in lenders if folder not in found]
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ command lines, which hold them, stay valid from one build folder to its copy.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,9 @@ SOURCE = Path("/src")
 BUILD = Path("/build")
 BWRAP = "/usr/bin/bwrap"
 TMP_BYTES = 1 << 30
+PRLIMIT = "/usr/bin/prlimit"
+FILE_BYTES = 8 << 30  # a vmlinux with debug information has less than 1 GB
+PROCESSES = 16384  # not for root, whom RLIMIT_NPROC does not bind (copy_process() in fork.c)
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": PATH,
@@ -80,7 +84,8 @@ def arguments(
         *("--hostname", "ktrial", "--clearenv"),
         *(word for name, value in environment.items() for word in ("--setenv", name, value)),
         *_toolchain(),
-        *("--proc", "/proc", "--dev", "/dev", "--size", str(TMP_BYTES), "--tmpfs", "/tmp"),
+        *("--proc", "/proc", *_kernel_knobs()),
+        *("--dev", "/dev", "--size", str(TMP_BYTES), "--tmpfs", "/tmp"),
         *("--ro-bind", str(sandbox.source), str(SOURCE)),
         *("--bind", str(sandbox.build), str(BUILD)),
         *(
@@ -88,9 +93,38 @@ def arguments(
             for inside, host in sandbox.extra.items()
             for word in ("--ro-bind", str(host), str(inside))
         ),
-        *("--chdir", str(BUILD), "--"),
+        *("--chdir", str(BUILD), "--", *_limits()),
         *command,
     )
+
+
+def _kernel_knobs(proc: Path = Path("/proc")) -> tuple[str, ...]:
+    """The host's /proc/sys and whatever else of /proc may be written, read-only.
+
+    A fresh /proc shows them writable to root, and most ask for the user id alone, not for a
+    capability: /proc/sys/kernel/core_pattern names a program that the host runs as root.
+    bwrap 0.8 covers irq, bus and sysrq-trigger by itself, but not sys: it asks access(2),
+    which says no for that folder though the files in it are open.
+    """
+    words: list[str] = []
+    for path in sorted(proc.iterdir()):
+        if not path.name.isdecimal() and not path.is_symlink() and _may_be_written(path):
+            words += ["--ro-bind-try", str(path), str(path)]
+    return tuple(words)
+
+
+def _may_be_written(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # gone with a module, or a process of another name
+        return False
+    return stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and bool(mode & 0o222))
+
+
+def _limits() -> tuple[str, ...]:
+    if not Path(PRLIMIT).exists():
+        return ()
+    return (PRLIMIT, f"--fsize={FILE_BYTES}", f"--nproc={PROCESSES}", "--core=0", "--")
 
 
 def _toolchain(root: Path = Path("/")) -> tuple[str, ...]:

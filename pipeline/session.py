@@ -148,7 +148,7 @@ class SshSession:
     def _start(self, connection: Any, command: str, scope: Scope) -> tuple[Any, str]:
         """Start a command: Fabric's promise of its end, or why there is none.
 
-        A guest that hangs answers no request for a channel, and paramiko 3 waits an hour for
+        A guest that hangs answers no request for a channel, and paramiko waits an hour for
         that. So it is asked in a thread, which loses the connection where time is up: the next
         call makes a new one.
         """

@@ -17,6 +17,7 @@ from pipeline.errors import UserError
 
 Chosen = TypeVar("Chosen")
 
+TOOLCHAIN = "gcc"
 PACKAGE = Path(__file__).resolve().parent
 
 

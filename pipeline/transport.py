@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pipeline import frames, workload
 from pipeline.frames import FramedCommand
@@ -37,6 +37,10 @@ class Carried:
 class Transport(Protocol):
     """One of the two ways."""
 
+    @property
+    def network(self) -> bool:
+        """Whether the guest has a network card."""
+
     def files(self) -> Mapping[str, GuestFile]:
         """What has to lie in the guest before it boots."""
 
@@ -51,6 +55,7 @@ class OverSsh:
     keys: Keys
     run: WorkloadRun | None
     probes: tuple[ProbeSpec, ...]
+    network: ClassVar[bool] = True
 
     def files(self) -> Mapping[str, GuestFile]:
         return {
@@ -72,6 +77,7 @@ class OverConsole:
 
     run: WorkloadRun | None
     probes: tuple[ProbeSpec, ...]
+    network: ClassVar[bool] = False
 
     @property
     def steps(self) -> tuple[StepSpec, ...]:

@@ -5,14 +5,12 @@ This is the one module that knows every stage; no stage knows another.
 
 from __future__ import annotations
 
-import platform
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 from pipeline import (
@@ -20,19 +18,18 @@ from pipeline import (
     build,
     cache,
     catalog,
-    compiler,
     console,
+    evidence,
     image,
     layout,
     results,
     scheduler,
     session,
-    store,
     tree,
 )
 from pipeline.boot import Booter, BootJob
 from pipeline.catalog import Catalog
-from pipeline.errors import InfraError, UserError
+from pipeline.errors import UserError
 from pipeline.hypervisor import Hypervisor
 from pipeline.model import (
     Accelerator,
@@ -54,9 +51,8 @@ from pipeline.progress import Reporter
 from pipeline.results import Folder
 from pipeline.scheduler import Done, Node
 from pipeline.scope import Scope
-from pipeline.settings import Settings
+from pipeline.settings import TOOLCHAIN, Settings
 
-TOOLCHAIN = "gcc"
 EMBEDDED = "qemu:///embed"
 
 
@@ -95,26 +91,7 @@ def run(plan_: Plan, context: Context) -> Evidence:
             scope=context.scope,
             on_done=trial.keep,
         )
-    return _evidence(plan_, done)
-
-
-def preflight(plan_: Plan, *, settings: Settings, shelf: Catalog, scope: Scope) -> None:
-    """What would stop every cell is said before anything is made.
-
-    Raises InfraError: no compiler for an architecture, no QEMU for it, a disk too full.
-    """
-    toolchain = catalog.pick("toolchain", TOOLCHAIN, shelf.toolchains)
-    compiler.require_host_tools()
-    for name in plan_.scenario.architectures:
-        target = shelf.architecture(name)
-        compiler.find(toolchain, target, machine=platform.machine(), scope=scope)
-        if not Path("/usr/bin", target.qemu).exists():
-            raise InfraError(
-                f"no emulator for {name}: {target.qemu} is not there",
-                hint=f"sudo apt-get install {target.qemu_package}",
-            )
-    settings.cache.mkdir(parents=True, exist_ok=True)
-    store.require_space(settings.cache, store.CLEAN_BYTES)
+    return evidence.gather(plan_, done)
 
 
 class _Trial:
@@ -379,47 +356,4 @@ def lost_symbols(failure: ConfigFailure) -> ConfigurationError:
     return ConfigurationError(
         "the configuration cannot be had: " + "; ".join(lines),
         hint="mend the fragment, or take a tree that has it",
-    )
-
-
-def _evidence(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
-    values = {each.id: each.value for each in done}
-    architectures = list(dict.fromkeys(cell.architecture for cell in plan_.cells))
-
-    def those(prefix: str, names: list[str]) -> dict[str, object]:
-        return {n: v for n in names if (v := values.get(f"{prefix}.{n}")) is not None}
-
-    kernels = [kernel.name for kernel in plan_.scenario.kernels]
-    opened = values.get("tree")
-    return Evidence(
-        tree=opened if isinstance(opened, Tree) else None,
-        revisions={
-            name: value
-            for name, value in those("apply", kernels).items()
-            if isinstance(value, Revision | ApplyFailure)
-        },
-        builds={
-            (architecture, kernel): value
-            for architecture in architectures
-            for kernel, value in those(f"build.{architecture}", kernels).items()
-            if isinstance(value, Build | BuildFailure | ConfigFailure)
-        },
-        images={
-            name: value
-            for name, value in those("image", architectures).items()
-            if isinstance(value, Image)
-        },
-        accelerators={
-            name: value
-            for name, value in those("accelerator", architectures).items()
-            if isinstance(value, Accelerator)
-        },
-        boots=tuple(each.value for each in done if isinstance(each.value, BootResult)),
-        faults={each.id: each.fault for each in done if each.fault},
-        spared={
-            each.id: f"nothing on trial is left to compare with: see {each.blocked_by}"
-            for each in done
-            if each.blocked_by
-        },
-        cut=any(each.cut for each in done),
     )

@@ -26,6 +26,7 @@ from pipeline import (
     junit,
     outcomes,
     plan,
+    preflight,
     record,
     results,
     summary,
@@ -153,7 +154,7 @@ def _try(top: _Desktop, taken: Intake) -> int:
     for ended in hypervisor.sweep(settings.runtime):
         reporter.say(f"ended what a dead run had left: {ended}")
     todo = plan.make(taken.scenario)
-    trial.preflight(todo, settings=settings, shelf=top.shelf, scope=top.scope)
+    preflight.check(todo, settings=settings, shelf=top.shelf, scope=top.scope)
     with ExitStack() as stack:
         folder = stack.enter_context(results.new_folder(settings.results))
         results.keep_series(folder, taken.scenario)

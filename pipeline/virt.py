@@ -7,8 +7,11 @@ import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
 from pipeline.errors import InfraError
+
+EMBEDDED = "qemu:///embed"
 
 _guard = threading.Lock()
 _loaded: list[ModuleType] = []
@@ -39,6 +42,32 @@ def load_libvirt(log: Path | None = None) -> ModuleType:
         ).start()
         _loaded.append(libvirt)
         return libvirt
+
+
+def require_usable(uri: str) -> None:
+    """Refuse a libvirt whose guests could not have a run's files.
+
+    Kernel, initramfs and console lie in folders that only this user may enter: on this machine,
+    and not for the libvirt-qemu of a system-wide daemon. libvirt gives root's qemu:///session
+    to that daemon too.
+
+    Raises:
+        InfraError: it is on another machine, another user's, or not QEMU's.
+    """
+    if uri == EMBEDDED:
+        return
+    given = urlsplit(uri)
+    driver, _, transport = given.scheme.partition("+")
+    hint = f"leave out --connect: {EMBEDDED} needs no daemon"
+    if given.netloc or transport not in ("", "unix"):
+        raise InfraError(f"guests cannot run at {uri}: the files of a run are here", hint=hint)
+    if driver != "qemu":
+        raise InfraError(f"guests cannot run at {uri}: it is not QEMU's driver", hint=hint)
+    if given.path != "/session" or os.geteuid() == 0:
+        raise InfraError(
+            f"guests cannot run at {uri}: its QEMU is another user, who may not read a run's files",
+            hint=f"{hint}; an ordinary user may give qemu:///session",
+        )
 
 
 def _import_with_log(log: Path | None) -> ModuleType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pipeline import recipe, sandbox
@@ -14,15 +15,29 @@ from pipeline.recipe import Recipe
 from pipeline.sandbox import Sandbox
 from pipeline.scope import Scope
 
+DEADLINE = 3600.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
+    """`deadline`: seconds that all commands may take together, from the first one on."""
+
     kernel: str
     recipe: Recipe
     box: Sandbox
     scope: Scope
     step: Step
     logs: Path
+    deadline: float = DEADLINE
+
+    @cached_property
+    def limit(self) -> Scope:
+        return self.scope.child(self.deadline)
+
+    @property
+    def too_long(self) -> str:
+        """What is said of a command that timed out."""
+        return f"did not end in {self.deadline:g} s"
 
     @property
     def source(self) -> Path:
@@ -40,20 +55,20 @@ class Workbench:
         return str(self.box.seen_source), str(self.box.seen_build)
 
     def run(self, command: Sequence[str], log: Path) -> Completed:
-        """Run a command in the sandbox.
+        """Run a command in the sandbox. Where it times out, that is the tree's doing.
 
         Raises:
-            InfraError: its deadline passed.
+            InfraError: the deadline of the run as a whole passed.
         """
         completed = sandbox.run(
             self.box,
             command,
-            scope=self.scope,
+            scope=self.limit,
             environment=recipe.ENVIRONMENT,
             log=log,
             on_line=self._note,
         )
-        if completed.timed_out:
+        if completed.timed_out and self.scope.expired:
             raise InfraError(
                 f"the build of {self.kernel} was cut after {completed.seconds:.0f} s: "
                 "its deadline passed",

@@ -68,6 +68,20 @@ def test_a_tree_as_it_is_and_a_git_range(ktrial: Ktrial, tmp_path: Path) -> None
     assert json.loads((ran.folder or tmp_path).joinpath("result.json").read_text())["schema"] == 1
 
 
+def test_over_the_console_of_a_guest_without_a_network(ktrial: Ktrial) -> None:
+    ran = ktrial(
+        *("run", "--rev", "HEAD", "--tree", TREE, "--transport", "console"),
+        *("--workload", "hackbench:loops=20,groups=1", "--guest", "smp1"),
+    )
+    assert ran.exit_code == 0, ran.explain()
+    assert set(ran.junit.values()) == {"passed"}
+    assert values(ran, "tree", "time", "workload")
+    assert values(ran, "tree", "Slab", "after-drop")
+    assert ran.folder is not None
+    (domain,) = ran.folder.glob("cells/*/*/domain.xml")
+    assert "virtio-net" not in domain.read_text()
+
+
 def test_a_series_from_stdin(ktrial: Ktrial) -> None:
     """A patch that changes an answer of the kernel, but nothing that hackbench looks at."""
     mail = (FAULTS / "wrong-answer.patch").read_bytes()

@@ -21,6 +21,7 @@ from pipeline.model import Build, BuildFailure, ConfigFailure
 from pipeline.progress import Step
 from pipeline.scope import Scope
 from tests.build_setup import WISHES, Plain, architecture, request
+from tests.conftest import QuietStep
 from tests.minikernel_repo import break_it, change, commit, make_repository
 
 
@@ -154,15 +155,18 @@ def test_arm64_is_cross_built(repository: Path, builder: Builder, plain: Plain) 
 
 
 def test_modules_come_as_an_archive(repository: Path, builder: Builder, plain: Plain) -> None:
-    symbols = {**WISHES, "CONFIG_MODULES": "y", "CONFIG_VIRTIO_MENU": "y"}
-    symbols |= {"CONFIG_64BIT": "y", "CONFIG_VIRTIO_BLK": "m"}
-    built = builder.built(request(repository, symbols=symbols), plain.of("HEAD"))
+    built = builder.built(request(repository, symbols=MODULAR), plain.of("HEAD"))
     assert built.modules
-    names = subprocess.run(
-        ("cpio", "-t", "--quiet"), input=built.modules.read_bytes(), capture_output=True, check=True
-    ).stdout.decode()
-    assert names.splitlines()[0] == "lib/modules"
-    assert "lib/modules/5.10.0/kernel/virtio_blk.ko" in names.splitlines()
+    names = names_in(built.modules)
+    assert names[0] == "lib/modules"
+    assert "lib/modules/5.10.0/kernel/virtio_blk.ko" in names
+
+
+def names_in(archive: Path) -> list[str]:
+    done = subprocess.run(
+        ("cpio", "-t", "--quiet"), input=archive.read_bytes(), capture_output=True, check=True
+    )
+    return done.stdout.decode().splitlines()
 
 
 BROKEN = {
@@ -244,10 +248,83 @@ def test_without_sandbox_increments_work_too(
     assert [line.split()[1] for line in compiled] == ["mm/slub.o"]
 
 
-def test_build_sh_repeats_the_build(
-    repository: Path, builder: Builder, plain: Plain, tmp_path: Path
+MODULAR = {
+    **WISHES,
+    **{"CONFIG_MODULES": "y", "CONFIG_VIRTIO_MENU": "y"},
+    **{"CONFIG_64BIT": "y", "CONFIG_VIRTIO_BLK": "m"},
+}
+
+
+def test_without_sandbox_a_trusted_build_continues_no_untrusted_one(
+    repository: Path, builder: Builder, plain: Plain
+) -> None:
+    evil = change(repository, order=1)
+    wanted = request(repository, "v5.10", sandboxed=False)
+    builder.built(wanted, plain.of("v5.10"))
+    on_trial = request(repository, evil, sandboxed=False, trusted=False)
+    assert builder.built(on_trial, plain.of(evil)).how == "increment"
+    (folder,) = (builder.cache / "work").glob("*-host")
+    (folder / "build" / "planted.o").write_text("")
+    (builder.cache / "builds").rename(builder.folder / "aside")
+    assert builder.built(wanted, plain.of("v5.10")).how == "clean build"
+    assert not (folder / "build" / "planted.o").exists()
+
+
+def test_hit_sets_the_times_that_clean_goes_by(
+    repository: Path, builder: Builder, plain: Plain
 ) -> None:
     built = builder.built(request(repository), plain.of("HEAD"))
+    (config,) = (builder.cache / "configs").iterdir()
+    for folder in (built.folder, config):
+        os.utime(folder, (1, 1))
+    assert builder.built(request(repository), plain.of("HEAD")).how == "cached"
+    assert min(built.folder.stat().st_mtime, config.stat().st_mtime) > 1
+
+
+def test_other_wishes_with_the_same_configuration_have_a_base_of_their_own(
+    repository: Path, builder: Builder, plain: Plain
+) -> None:
+    """No folder is kept in which nothing was compiled, and none is missing either."""
+    there, more = change(repository, order=1), {**WISHES, "CONFIG_MODULES": "n"}
+    first = builder.built(request(repository, "v5.10"), plain.of("v5.10"))
+    second = builder.built(request(repository, "v5.10", symbols=more), plain.of("v5.10"))
+    assert first.config.read_text() == second.config.read_text()
+    wanted = request(repository, there, base="v5.10", symbols=more, trusted=False)
+    built = builder.built(wanted, plain.of(there))
+    assert built.how == "increment on base"
+    assert "CC      init/main.o" not in built.log.read_text()
+
+
+def test_folder_in_which_nothing_was_compiled_is_not_kept(
+    repository: Path, builder: Builder, plain: Plain
+) -> None:
+    """As where `clean` took the configuration away and left the build."""
+    builder.built(request(repository), plain.of("HEAD"))
+    for name in ("configs", "work"):
+        (builder.cache / name).rename(builder.folder / f"aside-{name}")
+    assert builder.built(request(repository), plain.of("HEAD")).how == "cached"
+    assert not list((builder.cache / "work").glob("*/*/times.json"))
+
+
+@pytest.mark.parametrize("sandboxed", [True, False])
+def test_folder_of_a_clock_that_has_gone_back_is_not_continued(
+    repository: Path, builder: Builder, plain: Plain, sandboxed: bool
+) -> None:
+    there = change(repository, order=1)
+    builder.built(request(repository, "v5.10", sandboxed=sandboxed), plain.of("v5.10"))
+    (memory,) = (builder.cache / "work").rglob("times.json")
+    times = json.loads(memory.read_text())
+    made = (memory.parent / "build/vmlinux").stat().st_mtime_ns
+    assert made <= times["newest"] <= time.time_ns()
+    memory.write_text(json.dumps({**times, "newest": time.time_ns() + 10**12}))
+    wanted = request(repository, there, base="v5.10", sandboxed=sandboxed)
+    assert builder.built(wanted, plain.of(there)).how == "clean build"
+
+
+def test_build_sh_repeats_the_build_with_its_modules(
+    repository: Path, builder: Builder, plain: Plain, tmp_path: Path
+) -> None:
+    built = builder.built(request(repository, symbols=MODULAR), plain.of("HEAD"))
     subprocess.run(
         ("sh", built.folder / "build.sh", repository, tmp_path / "again"),
         check=True,
@@ -255,6 +332,8 @@ def test_build_sh_repeats_the_build(
     )
     again = tmp_path / "again" / "arch/x86/boot/bzImage"
     assert again.read_bytes() == built.image.read_bytes()
+    assert built.modules
+    assert names_in(tmp_path / "again" / "modules.cpio") == names_in(built.modules)
 
 
 # --------------------------------------------------------------------------- hostile trees
@@ -342,6 +421,13 @@ def test_full_disk_is_found_before_the_build(
 
 def test_cancelled_build_leaves_nothing(repository: Path, builder: Builder, plain: Plain) -> None:
     revision = commit_rule(repository, "echo '  WAITING'; sleep 4321")
+    with pytest.raises(Cancelled):
+        cancelled_when_waiting(builder, request(repository, revision), plain.of(revision))
+    assert not builder.leftovers()
+    assert not running("4321")
+
+
+def cancelled_when_waiting(builder: Builder, wanted: BuildRequest, lay_out: LayOut) -> None:
     scope = Scope(60)
 
     class Watch:
@@ -350,10 +436,7 @@ def test_cancelled_build_leaves_nothing(repository: Path, builder: Builder, plai
                 scope.cancel()
 
     builder.step = Watch()
-    with pytest.raises(Cancelled):
-        builder(request(repository, revision), plain.of(revision), scope=scope)
-    assert not builder.leftovers()
-    assert not running("4321")
+    builder(wanted, lay_out, scope=scope)
 
 
 def test_deadline_is_the_harness_s_fault(repository: Path, builder: Builder, plain: Plain) -> None:
@@ -361,6 +444,44 @@ def test_deadline_is_the_harness_s_fault(repository: Path, builder: Builder, pla
     with pytest.raises(InfraError, match="deadline"):
         builder(request(repository, revision), plain.of(revision), scope=Scope(1.5))
     assert not running("4322")
+
+
+def test_build_without_end_is_the_tree_s_fault(
+    repository: Path, builder: Builder, plain: Plain
+) -> None:
+    revision = commit_rule(repository, "echo '  WAITING'; sleep 4324")
+    with pytest.raises(Cancelled):  # with that the configuration is there
+        cancelled_when_waiting(builder, request(repository, revision), plain.of(revision))
+    builder.step = QuietStep()
+    failure = builder(replace(request(repository, revision), deadline=1.5), plain.of(revision))
+    assert isinstance(failure, BuildFailure), failure
+    assert failure.error == "did not end in 1.5 s"
+    assert not running("4324")
+
+
+def test_configuration_without_end_is_the_tree_s_fault(
+    repository: Path, builder: Builder, plain: Plain
+) -> None:
+    script = repository / "scripts/kconfig/conf.sh"
+    script.write_text("#!/bin/sh\nsleep 4325\n")
+    revision = commit(repository, "forever")
+    failure = builder(replace(request(repository, revision), deadline=0.5), plain.of(revision))
+    assert isinstance(failure, ConfigFailure), failure
+    assert failure.words == "the configuration did not end in 0.5 s"
+
+
+NO_SPACE = "cc1: fatal error: /tmp/x.s: No space left on device"
+
+
+def test_full_disk_is_believed_where_it_is_full(
+    repository: Path, builder: Builder, plain: Plain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revision = commit_rule(repository, f"echo {NO_SPACE}; false")
+    failure = builder(request(repository, revision), plain.of(revision))
+    assert isinstance(failure, BuildFailure)
+    monkeypatch.setattr("pipeline.build.LOW_BYTES", 1 << 62)
+    with pytest.raises(InfraError, match="No space left"):
+        builder(request(repository, revision), plain.of(revision))
 
 
 BUILD_IT = """

@@ -179,6 +179,75 @@ def test_scratch_is_gone_afterwards_whatever_lies_in_it(tmp_path: Path) -> None:
     assert not list((tmp_path / "tmp").iterdir())
 
 
+CLOSED = """
+import os, sys
+from pathlib import Path
+from pipeline import cache
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+with cache.scratch(Path(sys.argv[1]), "x") as folder:
+    for closed in (folder / "a" / "b" / "c", folder / "d"):
+        closed.mkdir(parents=True)
+        (closed / "file").write_text("")
+        (closed / "link").symlink_to("/")
+    for closed in (folder / "a" / "b" / "c", folder / "a" / "b", folder / "a", folder / "d"):
+        closed.chmod(0)
+print("made")
+"""
+
+
+def test_folders_that_nobody_may_enter_are_removed_too(tmp_path: Path) -> None:
+    """As an ordinary user: root may enter each."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    (tmp_path / "cache").mkdir(mode=0o777)
+    (tmp_path / "cache").chmod(0o777)
+    done = subprocess.run(
+        (sys.executable, "-c", CLOSED, tmp_path / "cache"),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "made\n", done.stderr
+    assert not list((tmp_path / "cache" / "tmp").iterdir())
+
+
+def test_folders_in_each_other_without_end_are_removed(tmp_path: Path) -> None:
+    here = Path.cwd()
+    try:
+        with cache.scratch(tmp_path, "x") as folder:
+            os.chdir(folder)
+            for _ in range(3000):
+                Path("deep").mkdir()
+                os.chdir("deep")
+            os.chdir(here)
+        assert not list((tmp_path / "tmp").iterdir())
+    finally:
+        os.chdir(here)
+        subprocess.run(("rm", "-rf", tmp_path / "tmp"), check=True)  # pytest could not
+
+
+def test_what_cannot_be_removed_hides_no_result_and_keeps_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a file of another user id, which only the sub-uid tools can remove."""
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    monkeypatch.setattr(cache, "remove", refuse)
+    with cache.making(tmp_path, "one") as folder:
+        pass
+    assert folder.exists()
+    assert not cache.is_locked(folder)
+    assert cache.sweep(tmp_path) == 0
+    with cache.making(tmp_path, "two"):
+        pass
+
+
 def test_used_entries_are_not_removed(tmp_path: Path) -> None:
     target = tmp_path / "one"
     cache.entry(target, fill)

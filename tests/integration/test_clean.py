@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -160,6 +161,33 @@ def test_a_dead_run_holds_nothing(cleaner: Cleaner) -> None:
     lock.touch()
     assert clean.live_since(cleaner.cache) is None
     assert not lock.exists()
+
+
+def test_a_lock_that_goes_meanwhile(cleaner: Cleaner) -> None:
+    """It is listed, and gone when it is looked at: as a dangling link always is."""
+    runs = cleaner.cache / "runs"
+    runs.mkdir(parents=True)
+    (runs / "a.lock").symlink_to(runs / "gone")
+    assert clean.live_since(cleaner.cache) is None
+
+
+class Remover:
+    """A step during whose notes another process removes what is noted."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def note(self, text: str) -> None:
+        if text.endswith(self._path.name):
+            shutil.rmtree(self._path, ignore_errors=True)
+
+
+@pytest.mark.parametrize("name", ["builds/a", "work/group/a"])
+def test_an_entry_that_goes_meanwhile(cleaner: Cleaner, name: str) -> None:
+    other = make(cleaner.cache / "images/other", days=20)
+    cleaner.step = Remover(make(cleaner.cache / name, days=20))
+    freed = cleaner(Policy(everything=True))
+    assert [entry.path for entry in freed.gone] == [other]
 
 
 def test_what_a_killed_process_left_goes_first(cleaner: Cleaner) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline import checks, doctor, host, packages
+from pipeline import checks, doctor, host, packages, process
 from pipeline.catalog import Catalog
 from pipeline.errors import Cancelled, InfraError
 from pipeline.model import Accelerator, Architecture
@@ -17,7 +20,7 @@ from pipeline.scope import Scope
 from pipeline.settings import PACKAGE, shipped_root
 
 CATALOG = Catalog(data=PACKAGE / "data", share=(shipped_root(),))
-NOWHERE = "qemu+unix:///system?socket=/no/such/socket"
+NOWHERE = "qemu+ssh://no.such.host/system"
 
 
 def emulated(architecture: Architecture) -> Accelerator:
@@ -65,9 +68,74 @@ def test_what_fails_is_a_finding_and_the_rest_goes_on(
     assert found["aarch64: accelerator"].ok is None, "a foreign one hinders only some runs"
     assert found["aarch64: accelerator"].remedy == "mend it"
     assert found["libvirt"].ok is False
-    assert found["libvirt"].remedy == f"virsh --connect '{NOWHERE}' uri"
+    assert found["libvirt"].remedy.startswith("leave out --connect")
     assert found["cores"].ok is True
     assert capfd.readouterr().err == "", "libvirt's own messages are kept away"
+
+
+LIBVIRT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pipeline import checks
+from pipeline.errors import InfraError
+from pipeline.scope import Scope
+try:
+    print(checks.check_libvirt("qemu:///embed", Scope(60)).found)
+except InfraError as error:
+    print(error)
+"""
+
+
+def on_a_host_with(arguments: tuple[str, ...], scope: Scope) -> str:
+    """What the check of libvirt says where bwrap's `arguments` have changed the files."""
+    python = (sys.executable, "-c", LIBVIRT, PACKAGE.parent)
+    ran = process.run(("bwrap", "--dev-bind", "/", "/", *arguments, "--", *python), scope=scope)
+    assert ran.ok, ran.text
+    return ran.text
+
+
+needs_bwrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="there is no bwrap")
+
+
+@needs_bwrap
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/etc/debian_version").exists(),
+    reason="only Debian's libvirt wants a user, and only for root",
+)
+def test_the_user_of_roots_guests_is_missing(tmp_path: Path, scope: Scope) -> None:
+    assert "opens" in on_a_host_with((), scope)
+    lines = Path("/etc/passwd").read_text(encoding="utf-8").splitlines(keepends=True)
+    others = [line for line in lines if not line.startswith("libvirt-qemu:")]
+    (tmp_path / "passwd").write_text("".join(others), encoding="utf-8")
+    said = on_a_host_with(("--ro-bind", f"{tmp_path}/passwd", "/etc/passwd"), scope)
+    assert "adduser --system" in said
+    assert "libvirt-qemu" in said
+
+
+@needs_bwrap
+def test_libvirts_qemu_driver_is_missing(scope: Scope) -> None:
+    driver = Path(checks.check_qemu_driver().found)
+    said = on_a_host_with(("--tmpfs", str(driver.parent)), scope)
+    assert "qemu:///embed" in said
+    assert "apt-get install libvirt-daemon" in said
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root has no session of its own")
+def test_a_session_that_cannot_be_reached(tmp_path: Path, scope: Scope, step: Step) -> None:
+    gone = "qemu+unix:///session?socket=/no/such/socket"
+    found = examine(tmp_path, scope, step, connect=gone)
+    assert found["libvirt"].ok is False
+    assert "/no/such/socket" in found["libvirt"].found
+    assert found["libvirt"].remedy == f"virsh --connect '{gone}' uri"
+
+
+def test_root_is_advised_against(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "root" in checks.check_user().found
+    assert checks.check_user().ok is True, "it hinders nothing"
+    assert checks.check_user().remedy
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert not checks.check_user().remedy
 
 
 def test_a_cache_that_cannot_be_written_is_a_finding(

@@ -70,6 +70,16 @@ def test_ready_and_gone(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) ->
     assert spec.console.read_bytes() == READY
 
 
+def test_a_guest_without_a_network(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    spec = replace(player(tmp_path, READY), network=False)
+    with hypervisor.guest(spec, scope=scope) as guest:
+        assert guest.wait_ready(scope) is None
+        assert guest.ssh_port == 0
+        command = Path(f"/proc/{pid_of(spec)}/cmdline").read_bytes()
+    assert b"virtio-net" not in command
+    assert b"hostfwd" not in command
+
+
 def test_a_panic_ends_the_wait(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
     with hypervisor.guest(player(tmp_path, PANIC + RESET), scope=scope) as guest:
         end = guest.wait_ready(scope)
@@ -254,6 +264,21 @@ def test_a_root_of_somebody_else_is_not_used(tmp_path: Path) -> None:
         Hypervisor(runtime=link, cache=tmp_path, families=guests.FAMILIES),
     ):
         pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root has no session of its own")
+@pytest.mark.skipif(not shutil.which("libvirtd", path="/usr/sbin"), reason="there is no libvirtd")
+def test_an_ordinary_users_session(folder: Path, scope: Scope) -> None:
+    uri = "qemu:///session"
+    with (
+        Hypervisor(
+            runtime=folder / "r", cache=folder / "c", families=guests.FAMILIES, connect=uri
+        ) as opened,
+        opened.guest(player(folder, READY), scope=scope) as guest,
+    ):
+        assert guest.wait_ready(scope) is None
+        assert guest.ssh_port
+    assert list((folder / "r").iterdir()) == []
 
 
 def test_death_ends_a_wait(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pipeline import cache as caches
 from pipeline.errors import Cancelled, InfraError
 from pipeline.layout import EPOCH, laid_out
 from pipeline.model import FileTimes, Tree, TreeSpec
@@ -19,6 +26,7 @@ from pipeline.tree import open_tree
 from tests.conftest import QuietStep
 from tests.minikernel_repo import commit, git, tree_id
 
+ROOT = Path(__file__).parents[2]
 MAKEFILE = """\
 VERSION = 6
 PATCHLEVEL = 1
@@ -120,6 +128,32 @@ def test_make_rebuilds_what_changed_there_and_back(sample: Sample) -> None:
     assert made == set()
 
 
+def test_a_link_to_another_folder_rebuilds_what_came_through_it(sample: Sample) -> None:
+    """The file that the path leads to is as old as it was: only the link has changed."""
+    makefile = MAKEFILE.replace("common.h", "via/common.h")
+    for name, text in {"Makefile": makefile, "one/common.h": "1\n", "two/common.h": "2\n"}.items():
+        sample.write(name, text)
+    (sample.repo / "via").symlink_to("one")
+    first = sample.commit()
+    (sample.repo / "via").unlink()
+    (sample.repo / "via").symlink_to("two")
+    second = sample.commit()
+    seen, _ = sample.build(first, None)
+    seen, made = sample.build(second, seen)
+    assert made == {"a", "b"}
+    assert sample.built == "a changed\n2\nb\n2\n"
+    assert sample.build(second, seen)[1] == set()
+
+
+def test_objects_of_a_clock_that_went_back_are_not_taken_for_new(sample: Sample) -> None:
+    seen, _ = sample.build(sample.base, None)
+    ahead = time.time_ns() + 3600 * 10**9
+    for path in sample.objects.iterdir():
+        os.utime(path, ns=(ahead, ahead))
+    _, made = sample.build(sample.patched, replace(seen, newest=ahead))
+    assert made == {"a"}
+
+
 def test_two_build_folders_take_turns(sample: Sample) -> None:
     """Each has its own memory of times; the other's layouts in between change nothing."""
     seen, _ = sample.build(sample.base, None)
@@ -186,6 +220,19 @@ def test_nothing_is_touched_through_a_symlink(sample: Sample, tmp_path: Path) ->
     )  # fmt: skip
 
 
+def test_a_submodule_s_empty_folder_goes_with_it(sample: Sample) -> None:
+    commit_id = git(sample.repo, "rev-parse", "HEAD")
+    git(sample.repo, "update-index", "--add", "--cacheinfo", f"160000,{commit_id},lib/module")
+    git(sample.repo, "commit", "-q", "-m", "a submodule")
+    seen = FileTimes(tree_id=sample.base, later={})
+    with laid_out(
+        sample.tree, tree_id(sample.repo), seen, cache=sample.cache, scope=sample.scope
+    ) as sources:
+        assert (sources.path / "lib/module").is_dir()
+    sample.lay_out(sample.base)
+    assert not (sample.folder / "src" / "lib").exists()
+
+
 def test_contents_come_as_they_are_whatever_the_attributes(sample: Sample) -> None:
     sample.write(".gitattributes", "*.txt text eol=crlf\n*.id ident\n")
     sample.write("x.txt", "one\n")
@@ -225,6 +272,69 @@ def test_where_it_is_unknown_what_lies_there_it_starts_afresh(sample: Sample, te
 def test_a_build_folder_that_saw_a_tree_nobody_knows_gets_all_files_new(sample: Sample) -> None:
     seen = sample.lay_out(sample.base, FileTimes(tree_id="0" * 40, later={}))
     assert set(seen.later) >= {"a.c", "b.c", "common.h", "sub/deep/x"}
+
+
+def lose_subtree(sample: Sample, tree: str) -> None:
+    """Delete a folder's object in the user's repository, as gc does; the tree itself stays."""
+    lost = git(sample.repo, "rev-parse", f"{tree}:sub")
+    (sample.repo / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
+
+
+def test_a_tree_that_gc_took_a_part_of_is_unknown(sample: Sample) -> None:
+    sample.write("sub/deep/x", "other\n")
+    other = sample.commit()
+    sample.lay_out(other)
+    lose_subtree(sample, other)
+    seen = sample.lay_out(sample.base, FileTimes(tree_id=other, later={}))
+    assert set(seen.later) >= {"a.c", "b.c", "sub/deep/x"}
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from pipeline import cache, repository
+from pipeline.scope import Scope
+with cache.locked(Path(sys.argv[1]), scope=Scope(60)) as lock:
+    at = repository.Git(git_dir=Path(sys.argv[2]), scope=Scope(60), held=(lock,))
+    with at.started("cat-file", "--batch") as process:
+        print(process.pid, flush=True)
+        process.wait()
+"""
+
+
+def test_git_ends_with_a_killed_run_and_holds_the_lock_until_then(
+    sample: Sample, tmp_path: Path
+) -> None:
+    lock, held = tmp_path / "lock", sample.repo / ".git"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, lock, held], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout
+        child = int(run.stdout.readline())
+        until(lambda: Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"git\0"))
+        assert lock.stat().st_ino in inodes(child)
+        os.kill(child, signal.SIGSTOP)  # a stopped git does not end by reading nothing
+        run.kill()
+    until(lambda: not inodes(child))
+    with caches.locked(lock, scope=sample.scope):
+        pass
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def inodes(pid: int) -> set[int]:
+    """The files that a process has open; none where it is gone or a zombie."""
+    found = set()
+    with suppress(OSError):
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                found.add(path.stat().st_ino)
+    return found
 
 
 def test_cancelled_in_the_middle_and_done_again(sample: Sample) -> None:

@@ -68,6 +68,28 @@ def test_no_capabilities(box: Sandbox, scope: Scope) -> None:
     assert status.split() == ["CapEff:", "0" * 16, "NoNewPrivs:", "1"]
 
 
+OPEN_FOR_WRITING = """
+for file in $(find /proc -path '/proc/[0-9]*' -prune -o -type f -perm /222 -print) \
+    /proc/sys/kernel/core_pattern; do
+    if (: >> "$file") 2>/dev/null; then echo "$file"; fi
+done
+"""
+
+
+def test_no_knob_of_the_kernel_is_within_reach(box: Sandbox, scope: Scope) -> None:
+    """The files are only opened. A root without capabilities may write to most of them."""
+    assert said(box, OPEN_FOR_WRITING, scope) == ""
+    assert "kernel" in said(box, "ls /proc/sys", scope)
+
+
+def test_a_file_cannot_grow_without_end(
+    box: Sandbox, scope: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "FILE_BYTES", 4096)
+    assert "File too large" in said(box, "trap '' XFSZ; head -c 9999 /dev/zero > big", scope)
+    assert (box.build / "big").stat().st_size == 4096
+
+
 def test_disabled_sandbox_runs_in_the_host_s_build_folder(box: Sandbox, scope: Scope) -> None:
     plain = replace(box, enabled=False)
     assert said(plain, "pwd", scope) == f"{box.build}\n"

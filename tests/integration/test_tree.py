@@ -104,6 +104,13 @@ def borrowing(repo: Path, tmp_path: Path) -> Path:
     return tmp_path / "two"
 
 
+def bereft(repo: Path, _: Path) -> Path:
+    """One that lists a lender of objects which is gone."""
+    (repo / ".git/objects/info").mkdir(exist_ok=True)
+    (repo / ".git/objects/info/alternates").write_text("/nonexistent/objects\n../gone\n")
+    return repo
+
+
 def linked(repo: Path, tmp_path: Path) -> Path:
     git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"), TAG)
     return tmp_path / "linked"
@@ -135,7 +142,7 @@ def sha256(repo: Path, tmp_path: Path) -> Path:
     return target
 
 
-STATES = (dirty, bare, shallow, borrowing, linked, mid_rebase, subfolder, packed, sha256)
+STATES = (dirty, bare, shallow, borrowing, bereft, linked, mid_rebase, subfolder, packed, sha256)
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.accelerator import Trial, better, judge, program
+from pipeline.accelerator import Trial, better, is_close, judge, program
 from pipeline.errors import UserError
 from pipeline.model import Calibration
 from tests import guests
@@ -61,6 +61,21 @@ def test_one_disturbed_trial_settles_nothing(trials: tuple[Trial, ...], best: Tr
     left = list(trials)
     assert better(lambda: left.pop(0)) == best
     assert not left
+
+
+@pytest.mark.parametrize(
+    ("tcg", "kvm", "close"),
+    [
+        (1.0, 1.19, True),
+        (1.19, 1.0, True),
+        (1.0, 1.3, False),
+        (1.3, 1.0, False),
+        (1.0, None, False),
+        (None, 1.0, False),
+    ],
+)
+def test_a_close_call(tcg: float | None, kvm: float | None, close: bool) -> None:
+    assert is_close(Trial(seconds=tcg), Trial(seconds=kvm)) is close
 
 
 @pytest.mark.parametrize("name", ["x86_64", "aarch64"])

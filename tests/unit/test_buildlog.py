@@ -113,8 +113,33 @@ def test_files_below_other_roots() -> None:
     [
         "/src/mm/slub.c:1:1: fatal error: error writing to /tmp/x.s: No space left on device",
         "gcc: fatal error: Killed signal terminated program cc1",
+        "/tmp/ccX1.s: Fatal error: can't close mm/slub.o: No space left on device",
+        "aarch64-linux-gnu-ld: final link failed: No space left on device",
+        "virtual memory exhausted: Cannot allocate memory",
+        "cc1: out of memory allocating 65536 bytes after a total of 4096 bytes",
+        "make[2]: vfork: Cannot allocate memory",
+        "/src/a.c:9:1: internal compiler error: Killed (program cc1)",
     ],
 )
 def test_faults_of_the_host_are_told_from_those_of_the_tree(line: str) -> None:
     assert host_fault(f"  CC  x.o\n{line}\nmake: *** Error 1\n") == line
     assert host_fault(GCC) == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '  120 |         pr_err("slub: Cannot allocate memory");',
+        "123456 | out: Cannot allocate memory",
+        "      |         hint: Cannot allocate memory",
+        'pr_err("slub: Cannot allocate memory',
+        "/src/mm/slub.c:9:2: error: #error mm: No space left on device",
+        '/src/mm/slub.c:9:2: error: static assertion failed: "x: Cannot allocate memory"',
+        "/src/a.c:9:2: error: call to 'f' declared with attribute error: Cannot allocate memory",
+        "/src/mm/entry.S:7: Error: Cannot allocate memory",
+        "/src/mm/Makefile:3: *** mm: No space left on device.  Stop.",
+        "/src/mm/slub.c:1:1: warning: No space left on device is not tested",
+    ],
+)
+def test_the_tree_s_own_words_are_no_fault_of_the_host(line: str) -> None:
+    assert host_fault(f"/src/mm/slub.c:9:2: error: expected ';'\n{line}\nmake: *** Error 1\n") == ""

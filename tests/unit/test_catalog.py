@@ -9,6 +9,7 @@ import pytest
 from pipeline import inventory, metrics, scenario, settings
 from pipeline.catalog import Catalog, pick
 from pipeline.errors import UserError
+from pipeline.model import ProbeSpec, WorkloadSpec
 
 ROOT = settings.shipped_root()
 SHELF = Catalog(data=settings.PACKAGE / "data", share=(ROOT,))
@@ -45,14 +46,18 @@ def test_every_scenario_reads() -> None:
         assert scenario.load(folder).title
 
 
+def specs() -> list[WorkloadSpec | ProbeSpec]:
+    return [*SHELF.workloads.values(), *SHELF.probes.values()]
+
+
 def test_every_reading_is_sound() -> None:
-    for spec in (*SHELF.workloads.values(), *SHELF.probes.values()):
+    for spec in specs():
         assert not metrics.check(spec.readings), spec.name
 
 
 def test_every_need_and_fragment_that_is_named_exists() -> None:
     programs = {name for image in SHELF.images.values() for name in image.programs}
-    for spec in (*SHELF.workloads.values(), *SHELF.probes.values()):
+    for spec in specs():
         assert set(spec.needs) <= programs, spec.name
     for probe in SHELF.probes.values():
         assert set(probe.kconfigs) <= set(SHELF.fragments), probe.name

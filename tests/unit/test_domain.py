@@ -74,6 +74,16 @@ def test_the_network_only_lets_ssh_in() -> None:
     assert words.count("hostfwd") == 1
 
 
+def test_a_guest_without_a_network_has_no_card_and_no_port() -> None:
+    given = replace(spec("x86_64", "smp1"), network=False)
+    machine = ElementTree.fromstring(domain.render(given))
+    assert not [each.tag for each in machine if each.tag.endswith("commandline")]
+    assert machine.find("devices/interface") is None
+    words = domain.by_hand(given)
+    assert not [word for word in words if "net" in word or "hostfwd" in word]
+    assert "-nodefaults" in words, "QEMU would give it a card of its own"
+
+
 def test_names_are_escaped() -> None:
     given = replace(spec("x86_64", "smp1"), kernel=Path('/a&b/<"k">'))
     tree = ElementTree.fromstring(domain.render(given))

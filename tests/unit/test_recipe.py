@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,7 +61,8 @@ def test_modules_are_wanted_where_there_are_any(config: dict[str, str], expected
 
 
 def test_script_is_valid_shell_and_names_no_sandbox_path(tmp_path: Path) -> None:
-    text = recipe.render_script(ARM, modules=False)
+    text = recipe.render_script(ARM, modules=True)
+    assert "without the sandbox" in text
     path = tmp_path / "build.sh"
     path.write_text(text)
     subprocess.run(("sh", "-n", path), check=True)
@@ -102,8 +105,24 @@ def test_keys_keep_parts_apart() -> None:
 
 
 def test_times_are_read_back() -> None:
-    times = FileTimes(tree_id="abc", later={"mm/slub.c": 1_700_000_000_123_456_789})
+    times = FileTimes(tree_id="abc", later={"mm/slub.c": 1_700_000_000_123_456_789}, newest=7)
     assert load_times(dump_times(times)) == times
+
+
+def test_the_newest_file_of_a_build_folder(tmp_path: Path) -> None:
+    assert store.newest(tmp_path) == 0
+    (tmp_path / "mm").mkdir()
+    for number, name in enumerate(("a", "mm/b", "c"), start=1):
+        (tmp_path / name).symlink_to("/nowhere")
+        os.utime(tmp_path / name, ns=(number, number), follow_symlinks=False)
+    assert store.newest(tmp_path) == 3
+
+
+def test_times_that_are_still_to_come() -> None:
+    ahead = time.time_ns() + 10**12
+    assert not store.from_the_future(FileTimes(tree_id="t", later={"a": 5}, newest=9))
+    assert store.from_the_future(FileTimes(tree_id="t", later={"a": 5}, newest=ahead))
+    assert store.from_the_future(FileTimes(tree_id="t", later={"a": ahead}))
 
 
 def test_space_is_checked(tmp_path: Path) -> None:
