@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from pipeline import catalog, compiler, store
+from pipeline import catalog, compiler, store, virt
 from pipeline.catalog import Catalog
 from pipeline.errors import InfraError
 from pipeline.model import Plan
@@ -28,5 +28,6 @@ def check(plan_: Plan, *, settings: Settings, shelf: Catalog, scope: Scope) -> N
                 f"no emulator for {name}: {target.qemu} is not there",
                 hint=f"sudo apt-get install {target.qemu_package}",
             )
+    virt.require_usable(settings.connect)
     settings.cache.mkdir(parents=True, exist_ok=True)
     store.require_space(settings.cache, store.CLEAN_BYTES)

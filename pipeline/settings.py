@@ -18,6 +18,7 @@ from pipeline.errors import UserError
 Chosen = TypeVar("Chosen")
 
 TOOLCHAIN = "gcc"
+EMBEDDED = "qemu:///embed"
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -95,7 +96,7 @@ def read(
         runtime=Path(str(pick("runtime", f"/tmp/ktrial-{os.getuid()}"))).absolute(),
         share=(*roots, shipped_root()),
         data=PACKAGE / "data",
-        connect=str(pick("connect", "qemu:///embed")),
+        connect=str(pick("connect", EMBEDDED)),
         accel=_accelerator(pick("accel", None)),
         sandboxed=str(pick("sandbox", "1")).lower() not in ("0", "false", "no"),
         jobs=_count(pick("jobs", os.cpu_count() or 1), origins["jobs"]),

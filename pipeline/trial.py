@@ -51,9 +51,7 @@ from pipeline.progress import Reporter
 from pipeline.results import Folder
 from pipeline.scheduler import Done, Node
 from pipeline.scope import Scope
-from pipeline.settings import TOOLCHAIN, Settings
-
-EMBEDDED = "qemu:///embed"
+from pipeline.settings import EMBEDDED, TOOLCHAIN, Settings
 
 
 @dataclass(frozen=True, kw_only=True)

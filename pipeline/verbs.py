@@ -151,8 +151,8 @@ def _desk(top: _Desktop) -> Iterator[Desk]:
 def _try(top: _Desktop, taken: Intake) -> int:
     """Carry the plan out, write the results, print the summary, and say the exit code."""
     settings, reporter = top.settings, top.reporter
-    for ended in hypervisor.sweep(settings.runtime):
-        reporter.say(f"ended what a dead run had left: {ended}")
+    for ended in hypervisor.sweep(settings.runtime, scope=top.scope):
+        reporter.say(f"left by a dead run: {ended}")
     todo = plan.make(taken.scenario)
     preflight.check(todo, settings=settings, shelf=top.shelf, scope=top.scope)
     with ExitStack() as stack:

@@ -63,5 +63,5 @@ def test_after_kill_9_the_next_start_ends_what_was_left(ktrial: Ktrial) -> None:
     quick = ("--workload", "hackbench:loops=20,groups=1", "--guest", "smp1")
     again = ktrial("run", "--rev", "HEAD", "--tree", TREE, *quick)
     assert again.exit_code == 0, again.explain()
-    assert "ended what a dead run had left" in again.err
+    assert "left by a dead run" in again.err
     assert not set(left) & set(ktrial.qemus())
