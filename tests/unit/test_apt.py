@@ -41,9 +41,9 @@ def test_each_suite_comes_with_its_security_suite_but_sid_has_none() -> None:
 
 
 def test_nothing_of_the_machine_is_written_or_run() -> None:
-    text = configuration(Path("/work"))
+    text = configuration(Path("/scratch"))
     for key in ("Dir::State", "Dir::State::Lists", "Dir::Cache", "Dir::Etc::SourceList"):
-        assert f'{key} "/work/' in text
+        assert f'{key} "/scratch/' in text
     assert "#clear APT::Update::Post-Invoke-Success;" in text
 
 

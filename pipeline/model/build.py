@@ -1,0 +1,72 @@
+"""Builds, and how they fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostSymbol:
+    """A requested kconfig symbol that the final .config does not have as asked for."""
+
+    symbol: str
+    wanted: str
+    got: str
+    fragment: str
+    reason: str  # the unmet dependency, or that the tree does not know the symbol
+
+    def __str__(self) -> str:
+        return (
+            f"{self.symbol}={self.wanted} (fragment {self.fragment}) is {self.got}: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigFailure:
+    """The configuration of this tree could not be made or lost symbols."""
+
+    kernel: str
+    lost: tuple[LostSymbol, ...]
+    words: str
+    log: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """A built kernel. `folder` is its cache entry; `image` and `config` lie in it.
+
+    `modules` is a cpio archive (newc, uncompressed) with /lib/modules, None where there are
+    none. `how` tells in words what was done: "cached", "clean build", "increment on base".
+    """
+
+    kernel: str
+    architecture: str
+    key: str
+    folder: Path
+    image: Path
+    vmlinux: Path
+    config: Path
+    modules: Path | None
+    log: Path
+    release: str
+    compiler: str
+    sandboxed: bool
+    seconds: float
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildFailure:
+    """The first error of a build that broke, where it is, and the log."""
+
+    kernel: str
+    architecture: str
+    error: str
+    file: str
+    line: int | None
+    log: Path
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return f"{self.kernel} does not build for {self.architecture}: {where}{self.error}"

@@ -1,0 +1,157 @@
+"""What the data files hold: architectures, toolchains, fragments, guests, images, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.model.outcome import Better, Phase
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """A tiny bare-metal program whose run time tells what an accelerator is worth.
+
+    `program`: lines of "OFFSET: HEX BYTES ; source", offsets in hex; `size` of the file in
+    bytes; `arguments` put it into QEMU ("{program}" is its path); `exit_status` is QEMU's
+    when it is through.
+    """
+
+    program: tuple[str, ...]
+    size: int
+    arguments: tuple[str, ...]
+    exit_status: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """pipeline/data/architectures/NAME.toml."""
+
+    name: str
+    description: str
+    aliases: tuple[str, ...]
+    machines: tuple[str, ...]  # `uname -m` of hosts on which it is native
+    kernel_arch: str  # make ARCH=
+    source_dir: str  # arch/<source_dir>
+    debian_arch: str
+    image_target: str  # make target
+    image_path: str  # below the build folder
+    fragments: tuple[str, ...]  # kconfig fragments that every build of it takes
+    qemu: str
+    qemu_package: str
+    machine: str
+    cpu: Mapping[str, str]  # accelerator -> QEMU CPU model
+    console: str  # tty name in the guest
+    earlycon: str  # kernel argument
+    console_type: str  # libvirt <target type=…> of the serial device
+    vcpu_hotplug: bool
+    acpi: bool
+    gic: str = ""
+    calibration: Calibration | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolchain:
+    """pipeline/data/toolchains/NAME.toml: one compiler family, per target architecture."""
+
+    name: str
+    description: str
+    make: tuple[str, ...]  # extra make arguments, such as LLVM=1
+    compilers: Mapping[str, str]  # "<target>" or "<target>-on-<host>" -> compiler prefix or ""
+    probe: Mapping[str, str]  # target -> the program whose version is recorded
+    packages: Mapping[str, str]  # target -> Debian package that brings it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fragment:
+    """kconfigs/NAME.config. `symbols` maps CONFIG_X to its wanted value ("n" for not set)."""
+
+    name: str
+    path: Path
+    symbols: Mapping[str, str]
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestShape:
+    """vm_images/guests/NAME.toml. Memory in MiB."""
+
+    name: str
+    description: str
+    vcpus: int
+    max_vcpus: int
+    memory: int
+    cmdline: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageRecipe:
+    """vm_images/NAME/image.toml and the folder beside it."""
+
+    name: str
+    description: str
+    folder: Path
+    suite: str
+    packages: tuple[str, ...]
+    programs: tuple[str, ...]  # what workloads may count on (`needs`); their libraries come along
+    keep: tuple[str, ...] = ()  # globs below the packages' root: files to have besides programs
+    remove: tuple[str, ...] = ()  # globs below the guest's root: files not to have after all
+    overlays: tuple[str, ...] = ()  # folders beside this one whose overlay/ comes first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """One number in a line of output: regex group, metric name template, unit, direction."""
+
+    group: str
+    name: str
+    unit: str
+    better: Better
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How numbers are read: a regex per line of output and the values that its groups hold."""
+
+    pattern: str
+    values: tuple[Value, ...]
+    required: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A workload's parameter: how it is put on the command line, and its default."""
+
+    name: str
+    argument: str  # such as "-l {value}"; a switch has no "{value}"
+    description: str
+    kind: str  # int, float, str, bool
+    default: str | int | float | bool | None = None  # None: not put on the command line
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadSpec:
+    """pipeline/data/workloads/NAME.toml. `deadline` in seconds under the slowest accelerator."""
+
+    name: str
+    description: str
+    command: str
+    parameters: tuple[Parameter, ...]
+    needs: tuple[str, ...]
+    deadline: float
+    readings: tuple[Reading, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeSpec:
+    """pipeline/data/probes/NAME.toml. `phases` are those in which it is read by default."""
+
+    name: str
+    description: str
+    command: str
+    phases: tuple[Phase, ...]
+    needs: tuple[str, ...]
+    kconfigs: tuple[str, ...]  # fragments without which there is nothing to read
+    deadline: float
+    readings: tuple[Reading, ...]

@@ -1,0 +1,84 @@
+"""The plan, the evidence, the cases, and the run as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.model.build import Build, BuildFailure, ConfigFailure
+from pipeline.model.guest import Accelerator, BootId, BootResult, Cell, Image
+from pipeline.model.outcome import Outcome
+from pipeline.model.scenario import Scenario
+from pipeline.model.source import ApplyFailure, Revision, Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is to be done, before anything is: every boot of it appears in the result."""
+
+    scenario: Scenario
+    cells: tuple[Cell, ...]
+    boots: tuple[BootId, ...]  # in the order in which they run: interleaved by block
+    unsupported: Mapping[Cell, str]  # cells that this host cannot give, with the cause
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the stages came back with. What is missing here was not run.
+
+    Keys of `builds` are (architecture, kernel); those of `images` and `accelerators` the
+    architecture. `faults`: harness faults by plan node ("tree", "apply.KERNEL",
+    "build.ARCH.KERNEL", "image.ARCH", "accelerator.ARCH", or a BootId's name); `spared`: nodes
+    that were not worth their time any more, and why.
+    """
+
+    tree: Tree | None = None
+    revisions: Mapping[str, Revision | ApplyFailure] = field(default_factory=dict)
+    builds: Mapping[tuple[str, str], Build | BuildFailure | ConfigFailure] = field(
+        default_factory=dict
+    )
+    images: Mapping[str, Image] = field(default_factory=dict)
+    accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
+    boots: tuple[BootResult, ...] = ()
+    faults: Mapping[str, str] = field(default_factory=dict)
+    spared: Mapping[str, str] = field(default_factory=dict)
+    cut: bool = False  # the run was ended before it was through
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseId:
+    """Name of a case, the same from run to run. `suite` is a dotted path, `name` has no dots."""
+
+    suite: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A planned case and what became of it. `evidence` is relative to the run's folder."""
+
+    id: CaseId
+    outcome: Outcome = Outcome.NOT_RUN
+    reason: str = ""
+    evidence: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+    unjudgeable: bool = False  # FAILED, but says nothing of the code: does not apply or build
+    on_trial: bool = True  # its passing would say something of the series; see `verdict`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run, whole: what `result.json`, `junit.xml` and the summary are made from."""
+
+    id: str
+    plan: Plan
+    evidence: Evidence
+    cases: tuple[Case, ...]
+    folder: Path
+    command: str
+    started: float  # seconds since the epoch
+    ended: float
+    host: Mapping[str, str] = field(default_factory=dict)  # cpu, kernel, qemu, libvirt, …
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,62 @@
+"""A scenario: kernels, cells and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.model.data import WorkloadSpec
+from pipeline.model.outcome import Phase
+from pipeline.model.source import KernelPlan, TreeSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadRun:
+    """A workload with its parameters as a scenario or the command line gives them."""
+
+    spec: WorkloadSpec
+    parameters: Mapping[str, str | int | float | bool]
+    label: str  # unique in a scenario; the name of the case
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of the text summary: a probe's or workload's metrics by kernel.
+
+    `layout`: "per-key" (one row per key of a metric name `KEY.what`, with `columns`
+    inside each kernel's column) or "per-phase" (one row per phase).
+    """
+
+    title: str
+    layout: str
+    source: str
+    columns: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    only_changed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """patches/NAME/scenario.toml, or what the command line describes in its place."""
+
+    name: str
+    title: str
+    posted: str
+    tree: TreeSpec
+    kernels: tuple[KernelPlan, ...]
+    architectures: tuple[str, ...]
+    fragments: tuple[str, ...]
+    guests: tuple[str, ...]
+    image: str
+    workloads: tuple[WorkloadRun, ...]
+    probes: tuple[str, ...]
+    boots: int
+    tables: tuple[Table, ...] = ()
+    variant: str = ""
+    notes: tuple[str, ...] = ()
+    guests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # instead of `guests`

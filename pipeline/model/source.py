@@ -1,0 +1,131 @@
+"""Series and trees: what is tried, on what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.model.outcome import Role
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """One patch: a mail as `git am` takes it (`mail`), or a commit that the tree has already."""
+
+    number: int
+    subject: str
+    author: str
+    email: str
+    files: tuple[str, ...] = ()
+    message_id: str = ""
+    mail: bytes = b""
+    commit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Patches in the order in which they apply. `origin` is what the user named."""
+
+    name: str
+    origin: str
+    version: int = 1
+    patches: tuple[Patch, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeSpec:
+    """Which tree is meant: `debian:5.10`, or a path to a git repository; and the base revision."""
+
+    name: str
+    base: str = "HEAD"
+
+    @property
+    def debian_version(self) -> str | None:
+        prefix, _, version = self.name.partition(":")
+        return version if prefix == "debian" else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """A kernel tree that ktrial may write to: its own bare repository and the base commit.
+
+    `origin` is a stable id of where it came from (one source folder per origin);
+    `version` is the kernel's own (5.10.262).
+    """
+
+    name: str
+    origin: str
+    repository: Path
+    base: str
+    version: str
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelPlan:
+    """One kernel to be compared: base itself, or patches on top of another kernel (`on`).
+
+    With `commit` the kernel is that commit of the tree and `series` only describes it.
+    """
+
+    name: str
+    role: Role
+    on: str | None = None
+    series: Series | None = None
+    commit: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """A kernel's source as it lies in the tree's repository. `tree_id` names the content."""
+
+    kernel: str
+    role: Role
+    commit: str
+    tree_id: str
+    files_changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyFailure:
+    """A series that does not apply: which patch, which file and hunk, and git's own words."""
+
+    kernel: str
+    patch: Patch
+    of: int
+    file: str
+    hunk: str
+    words: str
+    log: Path | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.file}{f' at line {self.hunk}' if self.hunk else ''}"
+        return (
+            f"patch {self.patch.number}/{self.of} “{self.patch.subject}” does not apply"
+            f"{f': {where}' if self.file else ''}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileTimes:
+    """The modification times with which a build folder has seen its sources.
+
+    Each file of `tree_id` has the time EPOCH (see `layout`) but for those in `later`
+    (path -> ns since the epoch). Kept with the build folder: make trusts times, so a file
+    whose content a folder has seen must keep its time there, and any other must be newer.
+    `newest`: the latest time of a file in the build folder itself, 0 where that is unknown.
+    """
+
+    tree_id: str
+    later: Mapping[str, int]
+    newest: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """A source tree laid out on disk, with the times that the build folder is to remember."""
+
+    path: Path
+    times: FileTimes
