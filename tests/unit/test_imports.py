@@ -57,11 +57,24 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+def files(module: str) -> list[Path]:
+    """Its file, or those of a package."""
+    one = FOLDER / f"{module}.py"
+    return [one] if one.exists() else sorted((FOLDER / module).glob("*.py"))
+
+
+def modules() -> list[str]:
+    packages = [path.parent.name for path in FOLDER.glob("*/__init__.py")]
+    return [*(path.stem for path in FOLDER.glob("*.py")), *packages]
+
+
 def graph() -> dict[str, set[str]]:
-    return {
-        path.stem: {name.split(".")[1] for name in imports(path) if name.startswith("pipeline.")}
-        for path in FOLDER.glob("*.py")
-    }
+    found = {}
+    for module in modules():
+        named = set().union(*(imports(path) for path in files(module)))
+        inside = {name.split(".")[1] for name in named if name.startswith("pipeline.")}
+        found[module] = inside - {module}
+    return found
 
 
 def test_stages_never_import_each_other() -> None:
@@ -84,7 +97,8 @@ def test_there_is_no_cycle() -> None:
 
 def test_the_pure_core_has_no_effects() -> None:
     for name in PURE:
-        outside = {module.split(".")[0] for module in imports(FOLDER / f"{name}.py")}
+        named = set().union(*(imports(path) for path in files(name)))
+        outside = {module.split(".")[0] for module in named}
         assert not outside & EFFECTS, f"{name} is to be pure"
 
 
@@ -99,7 +113,7 @@ def reads_environment(path: Path) -> bool:
 
 
 def test_only_the_command_line_reads_the_environment() -> None:
-    readers = {path.stem for path in FOLDER.glob("*.py") if reads_environment(path)}
+    readers = {path.stem for path in FOLDER.rglob("*.py") if reads_environment(path)}
     assert readers == {"cli"}
 
 
