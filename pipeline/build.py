@@ -193,6 +193,10 @@ class _Job:
                 making = _Making(job=self, bench=bench, continued=workspace.seen is not None)
                 outcome = making.run(fragments)
             if not isinstance(outcome, _Made):
+                if self._is_worth_keeping(outcome) and not in_place:
+                    self.store.keep(
+                        workspace, sources.times, self.group, in_place=False, whole=False
+                    )
                 return outcome
             if not outcome.now:  # the folder has nothing but a configuration
                 return self._build(outcome.key, "cached")
@@ -200,6 +204,11 @@ class _Job:
             if self.request.trusted:
                 self.store.keep(workspace, sources.times, self.group, in_place=in_place)
             return built
+
+    def _is_worth_keeping(self, outcome: BuildFailure | ConfigFailure) -> bool:
+        """Whether the folder of a build that broke can be continued: a bisection often meets one,
+        and its objects are as good as any. A make that was killed may leave half an object."""
+        return self.request.trusted and isinstance(outcome, BuildFailure) and outcome.ended
 
     def _bench(self, workspace: Workspace, sources: Sources) -> Workbench:
         box = Sandbox(
@@ -334,6 +343,7 @@ class _Making:
             file=first.file,
             line=first.line,
             log=log,
+            ended=not completed.timed_out,
         )
 
     def _check_host(self, completed: Completed, log: Path) -> None:

@@ -30,6 +30,7 @@ from pipeline.scope import Scope
 
 KEEP_FOLDERS = 3  # per group: a tiny x86_64 build folder has 210 MB
 CLEAN_BYTES = 2 << 30
+BROKEN = "broken"  # marks a build folder whose build came to an error
 INCREMENT_BYTES = 1 << 30
 
 
@@ -94,12 +95,23 @@ class Store:
             folder = stack.enter_context(entries.making(work, group))
             yield self._copied(group, base_tree_id, folder, scope=scope)
 
-    def keep(self, workspace: Workspace, times: FileTimes, group: str, *, in_place: bool) -> None:
-        """Let later builds of the group continue from here."""
+    def keep(
+        self,
+        workspace: Workspace,
+        times: FileTimes,
+        group: str,
+        *,
+        in_place: bool,
+        whole: bool = True,
+    ) -> None:
+        """Let later builds of the group continue from here. One that is not `whole`, since the
+        build broke, is the last that they choose."""
         times = replace(times, newest=newest(workspace.build))
         (workspace.folder / "times.json").write_text(dump_times(times))
         if in_place:
             return
+        if not whole:
+            (workspace.folder / BROKEN).touch()
         target = self.group(group) / times.tree_id
         target.parent.mkdir(exist_ok=True)
         if not target.exists():
@@ -127,9 +139,13 @@ class Store:
 
     def _candidates(self, group: str, base_tree_id: str | None) -> list[Path]:
         """Trusted build folders of the group: that of the base first, then the last used."""
+
+        def merit(folder: Path) -> tuple[bool, bool, int]:
+            whole = not (folder / BROKEN).exists()
+            return whole, folder.name == base_tree_id, _used(folder)
+
         found = [path.parent for path in self.group(group).glob("*/times.json")]
-        found.sort(key=lambda folder: (folder.name == base_tree_id, _used(folder)), reverse=True)
-        return found
+        return sorted(found, key=merit, reverse=True)
 
     def _thin_out(self, group: str) -> None:
         for folder in self._candidates(group, None)[KEEP_FOLDERS:]:

@@ -66,6 +66,7 @@ class BuildFailure:
     file: str
     line: int | None
     log: Path
+    ended: bool = True  # make came to its end; False where it was cut at its deadline
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""

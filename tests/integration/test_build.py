@@ -22,7 +22,7 @@ from pipeline.progress import Step
 from pipeline.scope import Scope
 from tests.build_setup import WISHES, Plain, architecture, request
 from tests.conftest import QuietStep
-from tests.minikernel_repo import break_it, change, commit, make_repository
+from tests.minikernel_repo import break_it, change, commit, git, make_repository
 
 
 @pytest.fixture
@@ -120,6 +120,24 @@ def test_increment_compiles_only_what_changed(
     assert [line.split()[1] for line in compiled] == ["mm/slub.o"]
 
 
+def test_a_bisection_goes_on_from_a_build_that_broke(
+    repository: Path, builder: Builder, plain: Plain
+) -> None:
+    broken = break_it(repository, "syntax-error")
+    git(repository, "reset", "-q", "--hard", "v5.10")
+    good = change(repository, order=1)
+    assert isinstance(builder(request(repository, broken), plain.of(broken)), BuildFailure)
+    built = builder.built(request(repository, good), plain.of(good))
+    assert built.how == "increment"
+    other = Builder(builder.folder / "other", builder.scope, builder.step)
+    clean = other.built(request(repository, good), plain.of(good))
+    assert clean.image.read_bytes() == built.image.read_bytes()
+    # Once there is a whole one, the broken one is not chosen any more.
+    last = builder.built(request(repository, "v5.10"), plain.of("v5.10"))
+    compiled = [line for line in last.log.read_text().splitlines() if "  CC " in line]
+    assert [line.split()[1] for line in compiled] == ["mm/slub.o"]
+
+
 def test_nothing_continues_from_an_untrusted_build(
     repository: Path, builder: Builder, plain: Plain
 ) -> None:
@@ -190,7 +208,8 @@ def test_broken_build_tells_where(
     assert failure.error.split("\n")[0] in failure.log.read_text()
     assert not builder.leftovers()
     assert not list(builder.cache.glob("builds/*"))
-    assert not list(builder.cache.glob("work/*/*"))
+    assert all((path / "broken").exists() for path in builder.cache.glob("work/*/*"))
+    assert not list(builder.cache.glob("builds/*"))
 
 
 def test_lost_symbol_is_named_with_its_unmet_dependency(
