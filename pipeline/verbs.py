@@ -78,9 +78,7 @@ def run(arguments: argparse.Namespace, settings: Settings, reporter: Reporter, s
         overrides=_overrides(arguments),
         stdin=_read_stdin(top) if arguments.source == "-" else None,
     )
-    with _desk(top) as desk:
-        taken = desk.take(request)
-    return _try(top, taken)
+    return _try(top, _take(top, request))
 
 
 def demo(
@@ -89,20 +87,24 @@ def demo(
     """`ktrial demo`: the first scenario; on a newer tree where its own is not to be had."""
     top = _Desktop(arguments=arguments, settings=settings, reporter=reporter, scope=scope)
     request = Request(source=DEMO, overrides=_overrides(arguments))
-    with _desk(top) as desk:
-        taken = desk.take(request)
-        try:
-            opened = _opened(desk, taken.scenario.tree, reporter)
-        except tree.TreeUnavailable as error:
-            reporter.say(f"{error.message}: taking {DEMO_FALLBACK} and its variant instead")
-            taken = desk.take(replace(request, tree=DEMO_FALLBACK))
-            opened = _opened(desk, taken.scenario.tree, reporter)
+    taken = _take(top, request)
+    try:
+        opened = _opened(top, taken.scenario.tree)
+    except tree.TreeUnavailable as error:
+        reporter.say(f"{error.message}: taking {DEMO_FALLBACK} and its variant instead")
+        taken = _take(top, replace(request, tree=DEMO_FALLBACK))
+        opened = _opened(top, taken.scenario.tree)
     return _try(top, replace(taken, tree=opened))
 
 
-def _opened(desk: Desk, spec: TreeSpec, reporter: Reporter) -> Tree:
-    with reporter.step(f"tree {spec.name}") as step:
-        return tree.open_tree(spec, cache=desk.cache, scope=desk.scope, step=step)
+def _take(top: _Desktop, request: Request) -> Intake:
+    with _desk(top) as desk:
+        return desk.take(request)
+
+
+def _opened(top: _Desktop, spec: TreeSpec) -> Tree:
+    with top.reporter.step(f"tree {spec.name}") as step:
+        return tree.open_tree(spec, cache=top.settings.cache, scope=top.scope, step=step)
 
 
 def _read_stdin(top: _Desktop) -> bytes:
