@@ -121,9 +121,10 @@ class Ktrial:
         return {path for path in self.results.iterdir() if not path.is_symlink()}
 
     def interrupted(
-        self, *arguments: str, when: Callable[[], bool], signum: int = signal.SIGINT
+        self, *arguments: str, when: Callable[[int], bool], signum: int = signal.SIGINT
     ) -> Ran:
-        """Start the command and send it a signal as soon as `when` holds."""
+        """Start the command and send it a signal as soon as `when` holds, which is given its
+        process id."""
         before = self._runs()
         with subprocess.Popen(
             self.command(*arguments),
@@ -133,7 +134,7 @@ class Ktrial:
             env=self.environment(),
         ) as process:
             limit = time.monotonic() + 900
-            while not when():
+            while not when(process.pid):
                 assert process.poll() is None, process.communicate()
                 assert time.monotonic() < limit
                 time.sleep(0.02)

@@ -14,27 +14,50 @@ pytestmark = pytest.mark.e2e
 LONG = ("--workload", "hackbench:loops=100000,groups=2", "--guest", "smp1")
 
 
-def building() -> bool:
-    """Whether a compiler of ours is at work."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+def processes() -> dict[int, tuple[int, str]]:
+    """Parent and name of every process that is not dead."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            if b"cc1\0" in path.read_bytes():
-                return True
+            head, tail = (path / "stat").read_text().rsplit(")", 1)
         except OSError:
             continue
-    return False
+        state, parent = tail.split()[:2]
+        if state != "Z":
+            found[int(path.name)] = (int(parent), head.split("(", 1)[1])
+    return found
+
+
+def below(pid: int) -> dict[int, str]:
+    """Names of the processes below one."""
+    everyone, found = processes(), {pid: ""}
+    while more := {
+        each: name
+        for each, (parent, name) in everyone.items()
+        if parent in found and each not in found
+    }:
+        found |= more
+    del found[pid]
+    return found
 
 
 def test_ctrl_c_while_it_builds(ktrial: Ktrial) -> None:
+    at_work: dict[int, str] = {}
+
+    def building(pid: int) -> bool:
+        at_work.update(below(pid))
+        return "cc1" in at_work.values()
+
     patch = FAULTS / "interrupted-build.patch"
     ran = ktrial.interrupted("run", str(patch), "--tree", TREE, *LONG, when=building)
     assert ran.exit_code == 130, ran.explain()
-    assert not building()
+    alive = processes()
+    assert not [name for pid, name in at_work.items() if alive.get(pid, (0, ""))[1] == name]
 
 
 def test_ctrl_c_while_a_guest_runs(ktrial: Ktrial) -> None:
     ran = ktrial.interrupted(
-        "run", "--rev", "HEAD", "--tree", TREE, *LONG, when=lambda: bool(ktrial.qemus())
+        "run", "--rev", "HEAD", "--tree", TREE, *LONG, when=lambda _: bool(ktrial.qemus())
     )
     assert ran.exit_code == 130, ran.explain()
     assert not ktrial.qemus()
@@ -44,7 +67,7 @@ def test_sigterm_is_the_same(ktrial: Ktrial) -> None:
     ran = ktrial.interrupted(
         "run",
         *("--rev", "HEAD", "--tree", TREE, *LONG),
-        when=lambda: bool(ktrial.qemus()),
+        when=lambda _: bool(ktrial.qemus()),
         signum=signal.SIGTERM,
     )
     assert ran.exit_code == 143, ran.explain()
@@ -54,7 +77,7 @@ def test_after_kill_9_the_next_start_ends_what_was_left(ktrial: Ktrial) -> None:
     ran = ktrial.interrupted(
         "run",
         *("--rev", "HEAD", "--tree", TREE, *LONG),
-        when=lambda: bool(ktrial.qemus()),
+        when=lambda _: bool(ktrial.qemus()),
         signum=signal.SIGKILL,
     )
     assert ran.exit_code == -signal.SIGKILL
