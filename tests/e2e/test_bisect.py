@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pipeline import cache
 from tests.e2e.conftest import CACHE, FAULTS, TREE, Ktrial
 
 pytestmark = pytest.mark.e2e
@@ -62,7 +64,7 @@ def fault(name: str) -> bytes:
 
 
 @pytest.fixture
-def history(ktrial: Ktrial, tmp_path: Path) -> History:
+def history(ktrial: Ktrial, tmp_path: Path) -> Iterator[History]:
     # Whoever runs this alone has no tree in the cache yet.
     ran = ktrial("run", "--rev", "HEAD", "--tree", TREE, *QUICK)
     assert ran.exit_code == 0, ran.explain()
@@ -76,7 +78,15 @@ def history(ktrial: Ktrial, tmp_path: Path) -> History:
     made.commit(slub + b"/* two */\n", HARMLESS)
     made.commit(slub + fault("panics-at-boot"), "panics")
     made.commit(slub + fault("panics-at-boot") + b"/* three */\n", HARMLESS)
-    return made
+    before = entries()
+    yield made
+    # This repository never comes back: what was kept for it only takes room.
+    for entry in entries() - before:
+        cache.remove(entry)
+
+
+def entries() -> set[Path]:
+    return {path for shelf in ("repos", "sources", "work") for path in (CACHE / shelf).glob("*")}
 
 
 def test_git_bisect_run(ktrial: Ktrial, history: History) -> None:
