@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipeline import scenario, schema
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
-from pipeline.model import GuestShape
+from pipeline.model import GuestShape, WorkloadSpec
 
 DEBIAN_TREES = {
     "debian:5.10": "Debian 11's kernel",
@@ -34,7 +34,7 @@ def collect(shelf: Catalog) -> tuple[Entry, ...]:
         found.extend(Entry(kind=kind, name=name, text=text) for name, text in items.items())
 
     add("scenarios", {n: scenario.load(path).title for n, path in shelf.scenarios.items()})
-    add("workloads", {n: each.description for n, each in shelf.workloads.items()})
+    add("workloads", {n: _workload(each) for n, each in shelf.workloads.items()})
     add("probes", {n: each.description for n, each in shelf.probes.items()})
     add("guests", {n: _guest(each) for n, each in shelf.guests.items()})
     add("images", {n: each.description for n, each in shelf.images.items()})
@@ -43,6 +43,15 @@ def collect(shelf: Catalog) -> tuple[Entry, ...]:
     add("toolchains", {n: each.description for n, each in shelf.toolchains.items()})
     add("trees", DEBIAN_TREES | {"PATH": "any git repository with a kernel in it"})
     return tuple(found)
+
+
+def _workload(spec: WorkloadSpec) -> str:
+    """With its parameters, as `--workload NAME:KEY=VALUE` takes them."""
+    lines = [spec.description]
+    for each in spec.parameters:
+        default = "" if each.default is None else f", {each.default} by default"
+        lines.append(f"    {each.name}: {each.description} ({each.kind}{default})")
+    return "\n".join(lines)
 
 
 def _guest(shape: GuestShape) -> str:

@@ -91,7 +91,15 @@ def test_pick_tells_what_there_is() -> None:
 
 def test_the_list_has_every_kind_and_refuses_others() -> None:
     text = inventory.render(inventory.collect(SHELF))
-    for word in ("num_present_cpus", "hackbench", "slab-orders", "smp2of8", "bench", "debian:5.10"):
+    for word in (
+        "num_present_cpus",
+        "hackbench",
+        "slab-orders",
+        "smp2of8",
+        "bench",
+        "debian:5.10",
+        "loops:",
+    ):
         assert word in text
     assert "hackbench" not in inventory.render(inventory.collect(SHELF), "guests")
     with pytest.raises(UserError) as caught:
