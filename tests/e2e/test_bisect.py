@@ -106,6 +106,16 @@ def test_git_bisect_run(ktrial: Ktrial, history: History) -> None:
         "run", "--rev", commits[2], "--tree", ".", "--bisect-exit", *QUICK, cwd=history.folder
     )
     assert ran.exit_code == 125, ran.explain()
+    _a_range_of_the_same_tree(ktrial, history)
+
+
+def _a_range_of_the_same_tree(ktrial: Ktrial, history: History) -> None:
+    """Here, since a second repository would have to be built from clean once more."""
+    span = f"{history.commits[0]}..{history.commits[1]}"
+    ran = ktrial("run", span, *QUICK, "--tree", ".", cwd=history.folder)
+    assert ran.exit_code == 0, ran.explain()
+    assert HARMLESS in ran.out
+    assert ran.cases("base/boot") == ran.cases("patched/boot") == "passed"
 
 
 def test_bad_usage_stops_a_bisection(ktrial: Ktrial) -> None:

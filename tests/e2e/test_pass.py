@@ -58,8 +58,7 @@ def test_num_present_cpus_on_arm64(ktrial: Ktrial) -> None:
     assert "aarch64" in ran.out
 
 
-def test_a_tree_as_it_is_and_a_git_range(ktrial: Ktrial, tmp_path: Path) -> None:
-    """A revision alone; the shipped image with the least in it; no workload's numbers."""
+def test_a_tree_as_it_is(ktrial: Ktrial, tmp_path: Path) -> None:
     ran = ktrial(
         "run", "--rev", "HEAD", "--tree", TREE, "--workload", "hackbench:loops=20,groups=1"
     )
