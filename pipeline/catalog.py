@@ -1,6 +1,6 @@
 """Finds the data files: what architectures, workloads, guests, … there are, by name.
 
-A user's own root (`--share DIR`, `.ktrial/` in the current folder, `~/.config/ktrial/`)
+A user's own root (`--share DIR`, `~/.config/ktrial/`)
 holds folders of the same kinds as the shipped one and wins where names are the same.
 """
 
@@ -151,6 +151,6 @@ def _read_fragment(path: Path) -> Fragment:
     return Fragment(
         name=path.stem,
         path=path,
-        symbols=kconfig.parse_fragment(text),
+        symbols=kconfig.parse_fragment(text, name=str(path)),
         description=note.group(1) if note else "",
     )

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -123,6 +124,10 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, *words: Any, **settings: Any) -> None:
+        # Whole option names only: the launcher and `git bisect` look for them too.
+        super().__init__(*words, **(settings | {"allow_abbrev": False}))
+
     def error(self, message: str) -> None:  # type: ignore[override]
         """One line, as for every other kind of bad input."""
         print(f"ktrial: {message}", file=sys.stderr)
@@ -146,8 +151,14 @@ def _parser() -> argparse.ArgumentParser:
     _trial_options(demo)
     verbs.add_parser("doctor", parents=[common], help="what works on this host")
     listing = verbs.add_parser("list", parents=[common], help="scenarios, workloads, guests, …")
-    listing.add_argument("kind", nargs="?", help="only this kind")
-    clean = verbs.add_parser("clean", parents=[common], help="free caches and old results")
+    listing.add_argument(
+        "kind",
+        nargs="?",
+        help="scenarios, workloads, probes, guests, images, kconfigs, architectures, trees, …",
+    )
+    clean = verbs.add_parser(
+        "clean", parents=[common], help="free what was not used for 30 days, or as told"
+    )
     _clean_options(clean)
     return parser
 
@@ -176,7 +187,9 @@ def _run_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -> 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run.add_argument(
-        "source", nargs="?", help="a scenario, an mbox, a maildir, a folder of patches, - or A..B"
+        "source",
+        nargs="*",
+        help="a scenario, an mbox, a maildir, a folder of *.patch, several *.patch, - or A..B",
     )
     run.add_argument("--rev", metavar="REV", help="the tree as it is at REV, without a series")
     run.add_argument("--tree", metavar="TREE", help="a git repository, or debian:5.10, debian:6.12")
@@ -186,7 +199,7 @@ def _run_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -> 
 
 def _trial_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--arch", action="append", default=[], metavar="ARCH", help="x86_64, aarch64")
+    add("--arch", action="append", default=[], metavar="ARCH", help="x86_64, aarch64; A,B for both")
     add("--guest", action="append", default=[], metavar="SHAPE", help="a guest shape")
     add("--image", default="", metavar="IMAGE", help="the guest's image")
     add("--kconfig", action="append", default=[], metavar="NAME", help="one more fragment")
@@ -195,7 +208,7 @@ def _trial_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[:KEY=VALUE,…]",
-        help="hackbench:loops=500,groups=4",
+        help="hackbench:loops=500,groups=4; none: only boot",
     )
     add("--probe", action="append", default=[], metavar="NAME", help="read this in the guest")
     add(
@@ -204,7 +217,7 @@ def _trial_options(parser: argparse.ArgumentParser) -> None:
         default="ssh",
         help="how results come back: ssh, or the console of a guest without a network",
     )
-    add("--boots", type=int, default=0, metavar="N", help="boots of each kernel in each cell")
+    add("--boots", type=int, metavar="N", help="boots of each kernel in each cell")
     add("--jobs", type=int, metavar="N", help="make -jN (all cores)")
     add("--no-sandbox", action="store_true", help="build without bubblewrap, and say so")
     add("--strict", action="store_true", help="inconclusive is a failure")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +17,15 @@ from pipeline.scenario import Overrides, Scalar, WorkloadEntry
 from pipeline.scope import Scope
 
 DEFAULT_WORKLOAD = WorkloadEntry(use="hackbench")
+NO_WORKLOAD = WorkloadEntry(use="none", parameters={})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for. One of `source` (a scenario, a series, a range) and `rev`."""
+    """What is asked for. One of `sources` (a scenario, a series, a range, or several patch
+    files that make a series) and `rev`."""
 
-    source: str | None = None
+    sources: tuple[str, ...] = ()
     rev: str | None = None
     tree: str | None = None
     base: str | None = None
@@ -59,17 +62,35 @@ class Desk:
         _check(request)
         if request.rev is not None:
             taken = self._revision(request, request.rev)
-        elif request.source is None:
+        elif not request.sources:
             raise UserError(
                 "nothing to try", hint="name a scenario, a series or a range, or give --rev REV"
             )
         else:
-            taken = self._source(request, request.source)
+            taken = self._source(request, self._one(request.sources))
         wanted = request.overrides
-        if not wanted.workloads and not taken.scenario.workloads:
+        if wanted.workloads == (NO_WORKLOAD,):
+            wanted = replace(wanted, workloads=())
+            taken = replace(taken, scenario=replace(taken.scenario, workloads=()))
+        elif not wanted.workloads and not taken.scenario.workloads:
             wanted = replace(wanted, workloads=(DEFAULT_WORKLOAD,))
         overridden = scenario.override(taken.scenario, wanted, shelf=self.shelf, bind=self._bind)
         return replace(taken, scenario=overridden)
+
+    def _one(self, sources: tuple[str, ...]) -> str:
+        """Several patch files as a folder with one series, in the order in which they came."""
+        if len(sources) == 1:
+            return sources[0]
+        folder = self.scratch / "series"
+        folder.mkdir()
+        for number, source in enumerate(sources, 1):
+            path = self.cwd / source
+            if not path.is_file():
+                raise UserError(
+                    f"{source} is no file", hint="several sources are the patch files of one series"
+                )
+            shutil.copyfile(path, folder / f"{number:04}-{path.stem}.patch")
+        return str(folder)
 
     def _source(self, request: Request, source: str) -> Intake:
         folder = self._scenario_folder(source)
@@ -79,10 +100,15 @@ class Desk:
             return self._series(request, source)
         if _is_range(source):
             return self._range(request, source)
-        raise UserError(
-            f"{source}: no such file, scenario or range",
-            hint=schema.nearest(Path(source).name, self.shelf.scenarios),
-        )
+        raise UserError(f"{source}: no such file, scenario or range", hint=self._advice(source))
+
+    def _advice(self, source: str) -> str:
+        if "://" in source or "@" in source:
+            return "fetch the thread first: `b4 mbox MESSAGE-ID`, then give the file"
+        close = schema.nearest(Path(source).name, self.shelf.scenarios)
+        if close.startswith("did you mean"):
+            return close
+        return "a revision is --rev REV, a range A..B; `ktrial list` shows the scenarios"
 
     def _scenario_folder(self, source: str) -> Path | None:
         path = self.cwd / source
@@ -177,12 +203,12 @@ class Desk:
 
 def _check(request: Request) -> None:
     """Refuse what would silently leave out a part of what was asked for."""
-    if request.rev is not None and request.source is not None:
+    if request.rev is not None and request.sources:
         raise UserError(
-            f"--rev {request.rev} tries the tree as it is, without {request.source}",
+            f"--rev {request.rev} tries the tree as it is, without {request.sources[0]}",
             hint=f"to apply it on that revision: --base {request.rev}",
         )
-    if request.base and (request.rev is not None or _is_range(request.source or "")):
+    if request.base and (request.rev is not None or any(map(_is_range, request.sources))):
         raise UserError(
             "--base has no meaning here", hint="a revision or a range says itself where it starts"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline import catalog, compiler, store, virt
 from pipeline.catalog import Catalog
-from pipeline.errors import InfraError
+from pipeline.errors import InfraError, UserError
 from pipeline.model import Plan
 from pipeline.scope import Scope
 from pipeline.settings import TOOLCHAIN, Settings
@@ -28,6 +28,14 @@ def check(plan_: Plan, *, settings: Settings, shelf: Catalog, scope: Scope) -> N
                 f"no emulator for {name}: {target.qemu} is not there",
                 hint=f"sudo apt-get install {target.qemu_package}",
             )
-    virt.require_usable(settings.connect)
+    _check_connection(settings)
     settings.cache.mkdir(parents=True, exist_ok=True)
     store.require_space(settings.cache, store.CLEAN_BYTES)
+
+
+def _check_connection(settings: Settings) -> None:
+    """A connection that can never work is bad usage, not a fault of the host."""
+    try:
+        virt.require_usable(settings.connect)
+    except InfraError as error:
+        raise UserError(error.message, hint=error.hint) from error

@@ -70,6 +70,9 @@ def new_folder(results: Path) -> Iterator[Folder]:
     missing = [path for path in (results, *results.parents) if not path.exists()]
     try:
         root.mkdir(parents=True)
+        if not (results / ".gitignore").exists():
+            # It often lies in a kernel tree: neither `git add` nor `git clean` is to touch it.
+            (results / ".gitignore").write_text("*\n")
     except OSError as error:
         raise UserError(
             f"cannot write results to {results}: {error.strerror}", hint="give --results DIR"
@@ -78,6 +81,8 @@ def new_folder(results: Path) -> Iterator[Folder]:
         yield Folder(root)
     except (UserError, Cancelled):
         shutil.rmtree(root, ignore_errors=True)
+        if results in missing:
+            (results / ".gitignore").unlink(missing_ok=True)
         for path in missing:
             with suppress(OSError):
                 path.rmdir()

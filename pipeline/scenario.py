@@ -57,10 +57,10 @@ class ScenarioFile:
 
     folder: Path
     title: str
-    posted: str
     tree: str
     kernels: tuple[KernelEntry, ...]
     guests: tuple[str, ...]
+    posted: str = ""
     base: str = "HEAD"
     summary: str = ""
     architectures: tuple[str, ...] = ()

@@ -87,8 +87,12 @@ def read(
     caches = Path(environment.get("XDG_CACHE_HOME") or home / ".cache")
     own = pick("share", "")
     configured = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    roots = [Path(str(own)).absolute()] if own else []
-    roots += [root for root in (cwd / ".ktrial", configured / "ktrial") if root.is_dir()]
+    roots = [(cwd / str(own)).absolute()] if own else []
+    if own and not roots[0].is_dir():
+        raise UserError(f"{origins['share']}: {own} is no folder")
+    # Not from the current folder: that is often the tree on trial, and a toolchain file names
+    # programs that run on the host.
+    roots += [configured / "ktrial"] if (configured / "ktrial").is_dir() else []
     return Settings(
         cache=Path(str(pick("cache", caches / "ktrial"))).absolute(),
         results=Path(str(pick("results", cwd / "results"))).absolute(),
@@ -97,18 +101,18 @@ def read(
         share=(*roots, shipped_root()),
         data=PACKAGE / "data",
         connect=str(pick("connect", EMBEDDED)),
-        accel=_accelerator(pick("accel", None)),
+        accel=_accelerator(pick("accel", None), origins["accel"]),
         sandboxed=str(pick("sandbox", "1")).lower() not in ("0", "false", "no"),
         jobs=_count(pick("jobs", os.cpu_count() or 1), origins["jobs"]),
         origins=origins,
     )
 
 
-def _accelerator(value: object) -> str | None:
+def _accelerator(value: object, origin: str) -> str | None:
     if value in (None, "auto"):
         return None
     if value not in ("kvm", "tcg"):
-        raise UserError(f"unknown accelerator {value}", hint="use kvm, tcg or auto")
+        raise UserError(f"{origin}: unknown accelerator {value}", hint="use kvm, tcg or auto")
     return str(value)
 
 

@@ -10,7 +10,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,12 +71,12 @@ def run(arguments: argparse.Namespace, settings: Settings, reporter: Reporter, s
     """`ktrial run`: whatever the user named, put on trial."""
     top = _Desktop(arguments=arguments, settings=settings, reporter=reporter, scope=scope)
     request = Request(
-        source=arguments.source,
+        sources=tuple(arguments.source),
         rev=arguments.rev,
         tree=arguments.tree,
         base=arguments.base,
         overrides=_overrides(arguments),
-        stdin=_read_stdin(top) if arguments.source == "-" else None,
+        stdin=_read_stdin(top) if arguments.source == ["-"] else None,
     )
     return _try(top, _take(top, request))
 
@@ -86,7 +86,7 @@ def demo(
 ) -> int:
     """`ktrial demo`: the first scenario; on a newer tree where its own is not to be had."""
     top = _Desktop(arguments=arguments, settings=settings, reporter=reporter, scope=scope)
-    request = Request(source=DEMO, overrides=_overrides(arguments))
+    request = Request(sources=(DEMO,), overrides=_overrides(arguments))
     taken = _take(top, request)
     try:
         opened = _opened(top, taken.scenario.tree)
@@ -219,17 +219,22 @@ def _exit_code(finished: Run, arguments: argparse.Namespace) -> int:
 
 
 def _overrides(arguments: argparse.Namespace) -> Overrides:
-    if arguments.boots < 0:
+    if arguments.boots is not None and arguments.boots < 1:
         raise UserError(f"--boots: expected 1 or more, not {arguments.boots}")
     return Overrides(
-        architectures=tuple(arguments.arch),
-        kconfigs=tuple(arguments.kconfig),
-        guests=tuple(arguments.guest),
+        architectures=_names(arguments.arch),
+        kconfigs=_names(arguments.kconfig),
+        guests=_names(arguments.guest),
         image=arguments.image,
         workloads=tuple(workload_entry(text) for text in arguments.workload),
-        probes=tuple(arguments.probe),
-        boots=arguments.boots,
+        probes=_names(arguments.probe),
+        boots=arguments.boots or 0,
     )
+
+
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    """`--arch x86_64 --arch aarch64` and `--arch x86_64,aarch64` are the same."""
+    return tuple(name for text in given for name in text.split(","))
 
 
 def workload_entry(text: str) -> WorkloadEntry:
@@ -240,6 +245,8 @@ def workload_entry(text: str) -> WorkloadEntry:
         key, equals, value = pair.partition("=")
         if not equals:
             raise UserError(f"--workload {text}: “{pair}” has no value", hint="write KEY=VALUE")
+        if key in parameters:
+            raise UserError(f"--workload {text}: “{key}” is there twice")
         parameters[key] = _scalar(value)
     return WorkloadEntry(use=use, parameters=parameters)
 

@@ -118,7 +118,8 @@ class Ktrial:
     def _runs(self) -> set[Path]:
         if not self.results.is_dir():
             return set()
-        return {path for path in self.results.iterdir() if not path.is_symlink()}
+        runs = (path for path in self.results.iterdir() if path.is_dir())
+        return {path for path in runs if not path.is_symlink()}
 
     def interrupted(
         self, *arguments: str, when: Callable[[int], bool], signum: int = signal.SIGINT

@@ -166,6 +166,10 @@ def test_an_unknown_debian_tree(bench: Bench) -> None:
         (("--image", "benhc"), ("unknown image", "bench")),
         (("--image", "minimal"), ("hackbench needs hackbench", "minimal")),
         (("--boots", "-1"), ("--boots",)),
+        (("--boots", "0"), ("--boots",)),
+        (("--share", "nope"), ("--share", "nope")),
+        (("--connect", "qemu:///system"), ("qemu:///system",)),
+        (("--workload", "hackbench:loops=1,loops=2"), ("loops", "twice")),
         (("--accel", "xen"), ("unknown accelerator xen",)),
         (("--jobs", "0"), ("--jobs",)),
         (("--no-such-option",), ("--no-such-option",)),
@@ -201,20 +205,22 @@ def test_results_that_cannot_be_written(bench: Bench) -> None:
 
 
 def test_a_lost_symbol_stops_the_run_before_any_build(bench: Bench) -> None:
-    extra = bench.root / ".ktrial" / "kconfigs"
+    extra = bench.root / "own" / "kconfigs"
     extra.mkdir(parents=True)
     (extra / "mine.config").write_text("# ktrial: mine\nCONFIG_NOT_IN_THIS_TREE=y\n")
-    bench.on_tree("patches", "--kconfig", "mine").refused(2, "CONFIG_NOT_IN_THIS_TREE", "mine")
+    bench.on_tree("patches", "--share", "own", "--kconfig", "mine").refused(
+        2, "CONFIG_NOT_IN_THIS_TREE", "mine"
+    )
     assert not list((bench.root / "cache" / "builds").glob("*/vmlinux"))
 
 
 def test_no_compiler_for_the_architecture(bench: Bench) -> None:
     """A toolchain of the user's own, whose cross compiler is not installed."""
     shipped = (settings.PACKAGE / "data" / "toolchains" / "gcc.toml").read_text()
-    own = bench.root / ".ktrial" / "toolchains"
+    own = bench.root / "own" / "toolchains"
     own.mkdir(parents=True)
     (own / "gcc.toml").write_text(shipped.replace('"aarch64-linux-gnu-"', '"aarch64-none-gnu-"'))
-    bench.on_tree("patches", "--arch", "arm64").refused(
+    bench.on_tree("patches", "--share", "own", "--arch", "arm64").refused(
         3, "aarch64-none-gnu-gcc", "gcc-aarch64-linux-gnu"
     )
 

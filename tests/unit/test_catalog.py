@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,34 @@ def test_the_list_has_every_kind_and_refuses_others() -> None:
     with pytest.raises(UserError) as caught:
         inventory.render(inventory.collect(SHELF), "guest")
     assert caught.value.hint == "did you mean guests?"
+
+
+def example(start: str) -> str:
+    """The indented block of ARCHITECTURE.md that starts so."""
+    lines = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()
+    first = lines.index(f"    {start}")
+    block = itertools.takewhile(lambda line: not line or line.startswith("    "), lines[first:])
+    return "\n".join(line[4:] for line in block)
+
+
+def test_the_examples_for_data_files_are_valid(tmp_path: Path) -> None:
+    folders = {
+        "workloads/score.toml": 'description = "counts something"',
+        "vm_images/guests/smp3.toml": 'description = "three CPUs"',
+        "kconfigs/thp.config": "# ktrial: transparent huge pages",
+        "patches/mine/scenario.toml": 'title = "mm: my change"',
+    }
+    for name, start in folders.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        text = example(start)
+        if name.startswith("kconfigs"):
+            text = "\n".join(text.splitlines()[:2])
+        (tmp_path / name).write_text(text)
+    shelf = Catalog(data=settings.PACKAGE / "data", share=(tmp_path, ROOT))
+    assert shelf.workloads["score"].readings
+    assert shelf.guests["smp3"].vcpus == 3
+    assert shelf.fragments["thp"].symbols == {"CONFIG_TRANSPARENT_HUGEPAGE": "y"}
+    assert [kernel.name for kernel in scenario.load(tmp_path / "patches" / "mine").kernels] == [
+        "base",
+        "fix",
+    ]

@@ -28,7 +28,7 @@ def test_earlier_results_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     with pytest.raises(Cancelled), results.new_folder(tmp_path):
         raise Cancelled
-    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".gitignore", "old"]
 
 
 def test_latest_follows_and_never_destroys(tmp_path: Path) -> None:

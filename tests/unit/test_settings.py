@@ -27,9 +27,17 @@ def test_the_cache_follows_xdg(tmp_path: Path) -> None:
 
 
 def test_the_users_own_roots_come_first(tmp_path: Path) -> None:
-    (tmp_path / ".ktrial").mkdir()
-    found = read({}, tmp_path, share="/mine")
-    assert found.share == (Path("/mine"), tmp_path / ".ktrial", settings.shipped_root())
+    for name in ("mine", "config/ktrial", ".ktrial"):
+        (tmp_path / name).mkdir(parents=True)
+    found = read({"XDG_CONFIG_HOME": str(tmp_path / "config")}, tmp_path, share="mine")
+    # Nothing comes from the current folder by itself: it may be the tree on trial.
+    own = (tmp_path / "mine", tmp_path / "config" / "ktrial")
+    assert found.share == (*own, settings.shipped_root())
+
+
+def test_a_share_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--share: nope is no folder"):
+        read({}, tmp_path, share="nope")
 
 
 @pytest.mark.parametrize(
