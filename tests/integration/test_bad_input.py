@@ -204,6 +204,16 @@ def test_results_that_cannot_be_written(bench: Bench) -> None:
     bench.on_tree("patches", "--results", str(bench.root / "file")).refused(2, "--results DIR")
 
 
+def test_several_patch_files_are_one_series(bench: Bench) -> None:
+    """Taken as far as the results, which is where this test stops it; not with one missing."""
+    (bench.root / "file").write_text("in the way")
+    stop = ("--results", str(bench.root / "file"))
+    files = [str(path) for path in sorted(bench.patches.iterdir())]
+    bench.on_tree(*files, *stop).refused(2, "--results DIR")
+    bench.on_tree(files[0], files[2], *stop).refused(2, "2/3")
+    bench.on_tree(*files, "none.patch", *stop).refused(2, "none.patch is no file")
+
+
 def test_a_lost_symbol_stops_the_run_before_any_build(bench: Bench) -> None:
     extra = bench.root / "own" / "kconfigs"
     extra.mkdir(parents=True)

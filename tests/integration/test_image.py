@@ -69,7 +69,7 @@ def unpacked(made: Image, folder: Path) -> Path:
             stdin=archive,
             cwd=folder,
             check=True,
-            timeout=30,
+            timeout=300,
         )
     return folder
 
