@@ -36,6 +36,8 @@ __all__ = ["Hypervisor", "sweep"]
 
 # A UNIX socket's path ends at 108 bytes; libvirt's longest below the root has about 45.
 LONGEST_RUNTIME = 50
+WIND_UP_SECONDS = 5.0
+WIND_UP_STEP = 0.05
 LONGEST_NAME = 60
 KILL_SECONDS = 5.0
 
@@ -169,6 +171,15 @@ def _embedded(runtime: Path, probes: Path) -> _Driver:
         return _opened[0]
 
 
+def _remove_root(root: Path) -> None:
+    """libvirt's threads may still write a file or two while they wind up (seen under load)."""
+    limit = time.monotonic() + WIND_UP_SECONDS
+    while root.exists() and time.monotonic() < limit:
+        shutil.rmtree(root, ignore_errors=True)
+        if root.exists():
+            time.sleep(WIND_UP_STEP)
+
+
 class _Driver:
     """A connection, and for the embedded driver its root and the reaper of its QEMUs."""
 
@@ -226,7 +237,7 @@ class _Driver:
                 self.connection.close()
         if self.reaper is not None:
             self.reaper.__exit__()
-        shutil.rmtree(self.root, ignore_errors=True)
+        _remove_root(self.root)
         lock_path(self._runtime, self._id).unlink(missing_ok=True)
         os.close(self._lock)
 
