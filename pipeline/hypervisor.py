@@ -234,12 +234,20 @@ class _Driver:
             handle.destroy()
         if self.connection is not None:
             with suppress(Exception):
+                self._wait_for_workers()
                 self.connection.close()
         if self.reaper is not None:
             self.reaper.__exit__()
         _remove_root(self.root)
         lock_path(self._runtime, self._id).unlink(missing_ok=True)
         os.close(self._lock)
+
+    def _wait_for_workers(self) -> None:
+        """Until libvirt's own threads have forgotten every domain: as long as they deal with the
+        end of one, they save its state below the root, and make folders for that."""
+        limit = time.monotonic() + WIND_UP_SECONDS
+        while self.connection.listAllDomains() and time.monotonic() < limit:
+            time.sleep(WIND_UP_STEP)
 
     def new_name(self, name: str) -> str:
         """A domain name that was never used here: libvirt may still be clearing the last one."""
