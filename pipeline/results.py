@@ -149,7 +149,8 @@ def name_source(script: Path, tree: Tree, revision: Revision) -> None:
     note = (
         f"# The source: commit {revision.commit} on base {tree.base} of {tree.name}.\n"
         f"#   git fetch {tree.repository} {revision.commit} && git checkout FETCH_HEAD\n"
-        f"# or, on base: git am series/{revision.kernel}/*.eml of this run's folder\n"
     )
+    if (script.parents[2] / "series" / revision.kernel).is_dir():
+        note += f"# or, on base: git am series/{revision.kernel}/*.eml of this run's folder\n"
     write(script, f"{shebang}\n{note}{rest}")
     script.chmod(0o755)

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline import results
 from pipeline.errors import Cancelled, InfraError, UserError
+from pipeline.model import Revision, Role, Tree
 
 
 @pytest.mark.parametrize("error", [UserError("bad"), Cancelled()])
@@ -56,3 +57,18 @@ def test_a_link_is_a_copy_where_it_must_be(tmp_path: Path) -> None:
     results.link(tmp_path / "a", tmp_path / "deep" / "b")
     results.link(tmp_path / "a", tmp_path / "deep" / "b")
     assert (tmp_path / "deep" / "b").read_text() == "x"
+
+
+def test_a_build_script_says_where_its_source_is(tmp_path: Path) -> None:
+    script = tmp_path / "builds" / "x86_64.fix" / "build.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\nmake\n")
+    tree = Tree(name="t", origin="o", repository=tmp_path / "r.git", base="b" * 40, version="6.1")
+    revision = Revision(kernel="fix", role=Role.PATCHED, commit="c" * 40, tree_id="d" * 40)
+    results.name_source(script, tree, revision)
+    assert script.read_text().startswith("#!/bin/sh\n# The source: commit cccc")
+    assert "git am" not in script.read_text()
+    (tmp_path / "series" / "fix").mkdir(parents=True)
+    results.name_source(script, tree, revision)
+    assert "git am series/fix/*.eml" in script.read_text()
+    assert script.stat().st_mode & 0o100
