@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline import apt, fastimport, repository
+from pipeline import apt, fastimport, repository, userrepo
 from pipeline import cache as caches
 from pipeline.apt import TreeUnavailable
 from pipeline.errors import InfraError, UserError
@@ -47,7 +47,7 @@ def _borrowed(spec: TreeSpec, cache: Path, scope: Scope) -> Tree:
     ours = repository.borrow(source, cache=cache, scope=scope)
     base = _resolve(Git(git_dir=source.git_dir, scope=scope), spec.base, where=spec.name)
     at = Git(git_dir=ours, scope=scope)
-    if repository.is_partial(source):
+    if userrepo.is_partial(source):
         _check_whole(at, spec, base)
     return Tree(
         name=spec.name,
@@ -59,14 +59,14 @@ def _borrowed(spec: TreeSpec, cache: Path, scope: Scope) -> Tree:
     )
 
 
-def _source(name: str) -> repository.Source:
+def _source(name: str) -> userrepo.Source:
     path = Path(name)
     if not path.exists():
         raise UserError(
             f"there is no {name}", hint="a tree is a path to a git repository, or debian:6.12"
         )
     try:
-        source = repository.find(path)
+        source = userrepo.find(path)
     except PermissionError as error:
         raise UserError(
             f"no permission to read {error.filename}", hint="run as the repository's owner"
