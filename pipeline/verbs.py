@@ -155,8 +155,9 @@ def _try(top: _Desktop, taken: Intake) -> int:
     settings, reporter = top.settings, top.reporter
     for ended in hypervisor.sweep(settings.runtime, scope=top.scope):
         reporter.say(f"left by a dead run: {ended}")
-    todo = plan.make(taken.scenario)
-    preflight.check(todo, settings=settings, shelf=top.shelf, scope=top.scope)
+    todo = preflight.check(
+        plan.make(taken.scenario), settings=settings, shelf=top.shelf, scope=top.scope
+    )
     with ExitStack() as stack:
         folder = stack.enter_context(results.new_folder(settings.results))
         results.keep_series(folder, taken.scenario)
