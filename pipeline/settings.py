@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipeline.errors import UserError
+from pipeline.virt import EMBEDDED
 
 Chosen = TypeVar("Chosen")
 
 TOOLCHAIN = "gcc"
-EMBEDDED = "qemu:///embed"
 PACKAGE = Path(__file__).resolve().parent
 
 

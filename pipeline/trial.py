@@ -51,7 +51,8 @@ from pipeline.progress import Reporter
 from pipeline.results import Folder
 from pipeline.scheduler import Done, Node
 from pipeline.scope import Scope
-from pipeline.settings import EMBEDDED, TOOLCHAIN, Settings
+from pipeline.settings import TOOLCHAIN, Settings
+from pipeline.virt import EMBEDDED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,25 +8,10 @@ import pytest
 from pipeline import outcomes, plan, preflight, settings, verdict
 from pipeline.catalog import Catalog
 from pipeline.errors import InfraError
-from pipeline.model import Evidence, KernelPlan, Outcome, Role, Scenario, TreeSpec
+from pipeline.model import Evidence, Outcome
+from tests.unit import test_plan
 
-SCENARIO = Scenario(
-    name="s",
-    title="",
-    posted="",
-    tree=TreeSpec(name="debian:5.10"),
-    kernels=(
-        KernelPlan(name="base", role=Role.BASE),
-        KernelPlan(name="fix", role=Role.PATCHED),
-    ),
-    architectures=("x86_64", "aarch64"),
-    fragments=(),
-    guests=("smp1",),
-    image="minimal",
-    workloads=(),
-    probes=(),
-    boots=1,
-)
+SCENARIO = replace(test_plan.SCENARIO, guests=("smp1",), boots=1)
 
 
 def shelf(tmp_path: Path, missing: tuple[str, ...]) -> Catalog:
