@@ -146,14 +146,15 @@ class Ktrial:
     def qemus(self) -> list[int]:
         """QEMU processes of this test's runs."""
         found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
+        for path in Path("/proc").glob("[0-9]*"):
+            words = _command(path)
             if words.startswith("/usr/bin/qemu-system") and str(self.runtime) in words:
-                found.append(int(path.parent.name))
+                found.append(int(path.name))
         return found
+
+    def is_guest(self, pid: int) -> bool:
+        """Whether this QEMU runs a guest, and is none that libvirt asks what it can do."""
+        return " -name guest=" in _command(Path("/proc") / str(pid))
 
     def leftovers(self) -> list[str]:
         """Everything that a run must not leave behind."""
@@ -162,6 +163,13 @@ class Ktrial:
         # Another run may share the cache: what it is making is locked.
         made = [*(CACHE / "tmp").glob("*"), *CACHE.glob("*/.making-*")]
         return left + [str(path) for path in made if path.exists() and not is_locked(path)]
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 @pytest.fixture
