@@ -38,6 +38,7 @@ class GuestSpec:
     ssh_port: int = 0
     emulator: Path | None = None
     network: bool = True
+    disk: Path | None = None
 
 
 def kernel_arguments(spec: GuestSpec) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from pipeline.model.data import (
     Fragment,
     GuestShape,
     ImageRecipe,
+    NumaCell,
     Parameter,
     ProbeSpec,
     Reading,
@@ -23,9 +24,12 @@ from pipeline.model.data import (
 from pipeline.model.guest import (
     NO_SSH,
     Accelerator,
+    Action,
     BootId,
     BootResult,
     Cell,
+    EventResult,
+    EventState,
     Finding,
     Image,
     Output,
@@ -34,11 +38,20 @@ from pipeline.model.guest import (
 )
 from pipeline.model.outcome import Better, Outcome, Phase, Role
 from pipeline.model.run import Case, CaseId, Evidence, Plan, Run
-from pipeline.model.scenario import Scenario, Table, WorkloadRun
+from pipeline.model.scenario import (
+    CellPattern,
+    Configuration,
+    Event,
+    Scenario,
+    Table,
+    WorkloadRun,
+)
 from pipeline.model.source import (
     ApplyFailure,
+    Diffstat,
     FileTimes,
     KernelPlan,
+    LeftOut,
     Patch,
     Revision,
     Series,
@@ -50,6 +63,7 @@ from pipeline.model.source import (
 __all__ = [
     "NO_SSH",
     "Accelerator",
+    "Action",
     "ApplyFailure",
     "Architecture",
     "Better",
@@ -61,7 +75,13 @@ __all__ = [
     "Case",
     "CaseId",
     "Cell",
+    "CellPattern",
     "ConfigFailure",
+    "Configuration",
+    "Diffstat",
+    "Event",
+    "EventResult",
+    "EventState",
     "Evidence",
     "FileTimes",
     "Finding",
@@ -70,7 +90,9 @@ __all__ = [
     "Image",
     "ImageRecipe",
     "KernelPlan",
+    "LeftOut",
     "LostSymbol",
+    "NumaCell",
     "Outcome",
     "Output",
     "Parameter",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.model.outcome import Better, Phase
@@ -74,8 +74,28 @@ class Fragment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NumaCell:
+    """A NUMA node of a guest: its vCPUs ("0-3,8", of all that may come; "" for none) and memory.
+
+    `memory` in MiB, 0 for a node without any. `distances`: to each node of the shape, in
+    order, itself being 10; empty for the default (10 to itself, 20 to every other).
+    """
+
+    cpus: str
+    memory: int
+    distances: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class GuestShape:
-    """vm_images/guests/NAME.toml. Memory in MiB."""
+    """vm_images/guests/NAME.toml. Memory in MiB.
+
+    `vcpus` of `max_vcpus` are there at boot, `memory` of `max_memory` (0: none can be added,
+    else in `memory_slots` DIMMs). The topology is of all vCPUs that may come; a level that is
+    0 is one, and sockets that are 0 are as many as it takes. `architectures`: those that it is
+    for, empty for any. `cpu`: QEMU's model in place of the architecture's, by architecture.
+    `firmware`: architectures on which it boots through UEFI firmware, which brings ACPI.
+    """
 
     name: str
     description: str
@@ -83,6 +103,17 @@ class GuestShape:
     max_vcpus: int
     memory: int
     cmdline: tuple[str, ...] = ()
+    sockets: int = 0
+    dies: int = 0
+    clusters: int = 0
+    cores: int = 0
+    threads: int = 0
+    numa: tuple[NumaCell, ...] = ()
+    max_memory: int = 0
+    memory_slots: int = 0
+    architectures: tuple[str, ...] = ()
+    cpu: Mapping[str, str] = field(default_factory=dict)
+    firmware: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +129,8 @@ class ImageRecipe:
     keep: tuple[str, ...] = ()  # globs below the packages' root: files to have besides programs
     remove: tuple[str, ...] = ()  # globs below the guest's root: files not to have after all
     overlays: tuple[str, ...] = ()  # folders beside this one whose overlay/ comes first
+    kind: str = "initramfs"  # or "disk": a root file system with an init of its own
+    disk_size: int = 0  # MiB, of a disk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +174,7 @@ class WorkloadSpec:
     needs: tuple[str, ...]
     deadline: float
     readings: tuple[Reading, ...]
+    timed: bool = True  # measures time: it wants cores that nobody else uses
 
 
 @dataclass(frozen=True, kw_only=True)

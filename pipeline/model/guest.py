@@ -11,7 +11,11 @@ from pipeline.model.outcome import Better, Phase
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """A guest image in the cache: a compressed initramfs, and what built it."""
+    """A guest image in the cache: an initramfs, and what built it.
+
+    With `disk` the guest's root is that file (`disk_format`: raw or qcow2), which is never
+    written: each guest has an overlay of its own, and the initramfs at `path` hands over to it.
+    """
 
     name: str
     architecture: str
@@ -19,6 +23,8 @@ class Image:
     path: Path
     seconds: float
     how: str
+    disk: Path | None = None
+    disk_format: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +42,16 @@ class Cell:
     architecture: str
     guest: str
     workload: str  # label; "boot" where there is none
+    configuration: str = ""  # name of a point of the kconfig axis, "" where there is none
+
+    @property
+    def target(self) -> str:
+        """What kernels are built for: the architecture, and the configuration where it has one."""
+        return ".".join(filter(None, (self.architecture, self.configuration)))
 
     @property
     def name(self) -> str:
-        return f"{self.architecture}.{self.guest}.{self.workload}"
+        return f"{self.target}.{self.guest}.{self.workload}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +78,7 @@ class Finding:
     excerpt: str
     fatal: bool
     count: int = 1
+    fingerprint: str = ""  # of the kind and the top frames: the same from boot to boot
 
 
 class Stop(Enum):
@@ -107,6 +120,49 @@ class Sample:
     better: Better
 
 
+class Action(Enum):
+    """What an event does to a guest that runs."""
+
+    VCPU_ADD = "vcpu-add"
+    VCPU_REMOVE = "vcpu-remove"
+    MEMORY_ADD = "memory-add"
+    MEMORY_REMOVE = "memory-remove"
+    CPU_OFFLINE = "cpu-offline"
+    CPU_ONLINE = "cpu-online"
+    MEMORY_OFFLINE = "memory-offline"
+    MEMORY_ONLINE = "memory-online"
+    CPU_STORM = "cpu-storm"
+
+
+class EventState(Enum):
+    """What became of an event. It starts as NOT_RUN."""
+
+    NOT_RUN = "not run"
+    GOOD = "good"
+    FAILED = "failed"  # the guest did not do what it was asked for, or something else
+    UNSUPPORTED = "unsupported"  # this host, QEMU or kernel cannot, for a known cause
+    HARNESS = "harness"  # libvirt or QEMU failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventResult:
+    """What an event came to. `host` and `guest`: what each did or saw, in words, for people.
+
+    `title` says of a failure what differs, without what changes from boot to boot.
+    `seconds`: from the host's call until host and guest agree. `at`: seconds after the
+    workload's start (before it: negative), None where it was not begun.
+    """
+
+    label: str
+    state: EventState = EventState.NOT_RUN
+    reason: str = ""
+    title: str = ""
+    host: str = ""
+    guest: str = ""
+    seconds: float = 0.0
+    at: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class BootResult:
     """All that one boot left behind. `started`/`ended`: seconds since the epoch, guest alive.
@@ -126,3 +182,5 @@ class BootResult:
     ready: float | None
     ended: float
     folder: Path
+    events: tuple[EventResult, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know: firmware tables replaced, maxcpus=, …

@@ -30,6 +30,7 @@ class Phase(Enum):
     """When in a boot a probe reads the guest, or a workload reports."""
 
     AFTER_BOOT = "after-boot"
+    AFTER_EVENTS = "after-events"  # those before the workload
     BEFORE = "before"
     DURING = "during"
     WORKLOAD = "workload"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.model.data import WorkloadSpec
+from pipeline.model.guest import Action
 from pipeline.model.outcome import Phase
 from pipeline.model.source import KernelPlan, TreeSpec
 
@@ -21,6 +22,43 @@ class WorkloadRun:
     @property
     def name(self) -> str:
         return self.spec.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something done to the guest at a moment of the workload.
+
+    `when`: "before workload", "at start", "after 5 s", "at 50 %" (of the workload's expected
+    time) or "every 2 s" (until the workload ends). `count`: vCPUs, CPUs, memory blocks or DIMMs.
+    `memory`: MiB of each DIMM. `node`: NUMA cell of a DIMM. `seconds` and `seed`: of a storm.
+    """
+
+    label: str
+    action: Action
+    when: str
+    count: int = 1
+    memory: int = 0
+    node: int = 0
+    seconds: float = 5.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """A point of the kconfig axis: fragments on top of those that the scenario always has."""
+
+    name: str
+    fragments: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellPattern:
+    """Names cells; what is empty stands for any. In `include` architecture and guest are given."""
+
+    architecture: str = ""
+    configuration: str = ""
+    guest: str = ""
+    workload: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +98,8 @@ class Scenario:
     variant: str = ""
     notes: tuple[str, ...] = ()
     guests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # instead of `guests`
+    configurations: tuple[Configuration, ...] = ()  # empty: one, without a name
+    include: tuple[CellPattern, ...] = ()  # cells besides the product of the axes
+    exclude: tuple[CellPattern, ...] = ()  # cells of the product that are not wanted
+    events: tuple[Event, ...] = ()
+    table_override: bool = True  # firmware tables that show vCPUs which can be added

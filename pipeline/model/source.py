@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.model.outcome import Role
 
 
 @dataclass(frozen=True, kw_only=True)
+class Diffstat:
+    """What a mail itself says that its patch changes. `lines`: changed lines by path, as far as
+    the mail has whole paths (git shortens long ones to "…/end")."""
+
+    files: int
+    insertions: int
+    deletions: int
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """A mail that was given and not taken, and why."""
+
+    subject: str
+    author: str
+    message_id: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Patch:
-    """One patch: a mail as `git am` takes it (`mail`), or a commit that the tree has already."""
+    """One patch: a mail as `git am` takes it (`mail`), or a commit that the tree has already.
+
+    `claimed` is the mail's own diffstat, None where it has none.
+    """
 
     number: int
     subject: str
@@ -21,17 +45,27 @@ class Patch:
     message_id: str = ""
     mail: bytes = b""
     commit: str = ""
+    claimed: Diffstat | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Patches in the order in which they apply. `origin` is what the user named."""
+    """Patches in the order in which they apply. `origin` is what the user named.
+
+    `base_commit` and `prerequisites` ("patch-id: …", "change-id: …", "message-id: …") are the
+    trailers of `git format-patch --base` and b4. `problems`: what a reader should know before
+    trusting it, none of which keeps it from being tried.
+    """
 
     name: str
     origin: str
     version: int = 1
     patches: tuple[Patch, ...] = ()
     notes: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    base_commit: str = ""
+    prerequisites: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
