@@ -2,110 +2,35 @@
 
 Patterns are data (`pipeline/data/console/*.toml`, one file per family). Console bytes
 may be cut anywhere and may hold NULs, invalid UTF-8, escape sequences and carriage
-returns. Pure but for
-`read_families`.
+returns. Pure.
+
+A kernel's line into which a program's output came in its middle is read from its time stamp
+on; one whose own words were torn apart is not put together again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from pipeline import schema
+from pipeline.bootwatch import BootWatch
+from pipeline.consoleline import Line, clean, decode, message, readings
+from pipeline.consolepatterns import SUBTEST, Family, Match, Pattern, Patterns, read_families
+from pipeline.consolereport import REPORT_BYTES, REPORT_LINES, Report
 from pipeline.model import Finding
 
-LONGEST_LINE = 4096
-EXCERPT_LINES = 60
-# Lines behind a report's first one that may still name its function, or be its panic.
-REPORT_LINES = 120
+__all__ = ["Classifier", "Family", "clean", "first_cause", "message", "read_families"]
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>cM78])")
-# printk's prefix, behind whatever a program wrote without ending its line.
-_PREFIX = re.compile(r".*?\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ?|(?:<\d+>)?(?:\[ *\d+\.\d+\] ?)?")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+LONGEST_LINE = 65536  # of a longer one only the beginning is read
+# Lines behind a report's first one in which its consequences are looked for.
+NEAR_LINES = 400
+FOLLOW_LINES = 60  # in which an exception belongs to the report before it
+MOST_OPEN = 8
+MOST_FINDINGS = 1000  # further titles are not kept
 
-
-@dataclass(frozen=True, kw_only=True)
-class Pattern:
-    """`regex` is matched at the start of a message; `title` may name its groups.
-
-    `consequence`: says what an earlier report led to, and starts one only where there is none.
-    """
-
-    regex: str
-    title: str
-    consequence: bool = False
-    fatal: bool | None = None  # None: as its family
-
-
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """pipeline/data/console/NAME.toml: one kind of report.
-
-    `order`: families with lower numbers are tried first. `where`: regexes whose group
-    `where` names the function at fault, in the lines of the report.
-    """
-
-    name: str
-    description: str
-    kind: str
-    fatal: bool
-    order: int
-    patterns: tuple[Pattern, ...]
-    where: tuple[str, ...] = ()
-
-
-@dataclass
-class _Report:
-    family: Family
-    title: str
-    line: int
-    fatal: bool
-    where: str = ""
-    lines: list[str] = field(default_factory=list)
-    last: int = 0
-    closed: bool = False
-    count: int = 1
-
-    def finding(self) -> Finding:
-        return Finding(
-            kind=self.family.kind,
-            title=f"{self.title} in {self.where}" if self.where else self.title,
-            line=self.line,
-            excerpt="\n".join(self.lines),
-            fatal=self.fatal,
-            count=self.count,
-        )
-
-
-def read_families(folder: Path) -> tuple[Family, ...]:
-    """All families of a folder. The only function here that reads files."""
-    return tuple(
-        schema.read(path, Family, name=path.stem) for path in sorted(folder.glob("*.toml"))
-    )
-
-
-@lru_cache(maxsize=1024)
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)
-
-
-def message(line: str) -> str:
-    """A console line without escapes, control characters and printk's prefix."""
-    return _text(clean(line))
-
-
-def _text(line: str) -> str:
-    prefix = _PREFIX.match(line)
-    return line[prefix.end() if prefix else 0 :].strip()
-
-
-def clean(line: str) -> str:
-    """A console line as a person would see it."""
-    return _CONTROL.sub("", _ESCAPES.sub("", line))
+_END = b"---[ end trace"
+_REBOOT = Family(name="reboot", description="", kind="reboot", fatal=True)
 
 
 def first_cause(findings: Sequence[Finding]) -> Finding | None:
@@ -120,120 +45,206 @@ class Classifier:
     """
 
     def __init__(self, families: Iterable[Family]) -> None:
-        self._families = sorted(families, key=lambda family: (family.order, family.name))
+        self._patterns = Patterns(families)
         self._partial = b""
-        self._number = 0
-        self._reports: list[_Report] = []
-        self.last_line = ""
+        self._dropping = False  # inside the rest of a line that is too long
+        self._tail = b""  # from the last line that is not empty on
+        self._open: list[Report] = []
+        self._closed: dict[tuple[str, str], Finding] = {}
+        self._last: Report | None = None
+        self._ruined = False  # whether this boot had a fatal report
+        self._suite: re.Pattern[bytes] | None = None  # the end of a suite that provokes reports
+        self._provoked = 0  # the offset in this block up to which its reports are provoked
+        self.boots = BootWatch()
+        self.broken = False  # whether a fatal report was seen
+        self.lines = 0  # how many were read
+        self.complete = True  # whether the last line had an end
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """In the order in which they began."""
-        merged: dict[tuple[str, str], Finding] = {}
-        for report in self._reports:
-            finding = report.finding()
-            key = (finding.kind, finding.title)
-            known = merged.get(key)
-            merged[key] = _again(known, finding) if known else finding
-        return tuple(merged.values())
+        merged = dict(self._closed)
+        for report in self._open:
+            _merge(merged, report.finding(self._patterns))
+        return tuple(sorted(merged.values(), key=lambda each: each.line))
 
     @property
-    def broken(self) -> bool:
-        """Whether a fatal report was seen."""
-        return any(report.fatal for report in self._reports)
+    def last_line(self) -> str:
+        """The last line that is not empty, as far as it has come."""
+        for raw in reversed((self._tail + self._partial).split(b"\n")):
+            line = decode(raw).strip()
+            if line:
+                return line
+        return ""
 
-    def feed(self, data: bytes) -> list[Finding]:
-        """Take more of the console; reports that began in it, as far as they are known."""
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        if len(self._partial) > LONGEST_LINE:
-            lines.append(self._partial)
-            self._partial = b""
-        return self._take(lines)
+    def feed(self, data: bytes) -> None:
+        """Take more of the console."""
+        if self._dropping:
+            end = data.find(b"\n")
+            if end < 0:
+                return
+            data, self._dropping = data[end:], False
+        data = self._partial + data if self._partial else data
+        end = data.rfind(b"\n") + 1
+        self._dropping = len(data) - end > LONGEST_LINE
+        self._partial = data[end : end + LONGEST_LINE]
+        if end:
+            self._take(_trimmed(data[:end]))
 
-    def finish(self) -> list[Finding]:
+    def finish(self) -> None:
         """No more will come: the last line counts although it has no end."""
-        rest, self._partial = self._partial, b""
-        return self._take([rest] if rest else [])
+        rest, self._partial, self._dropping = self._partial, b"", False
+        self.complete = not rest.strip()
+        if rest:
+            self._take(rest + b"\n")
 
-    def _take(self, lines: list[bytes]) -> list[Finding]:
-        before = len(self._reports)
-        for raw in lines:
-            self._number += 1
-            self._line(clean(raw.decode("utf-8", errors="ignore")))
-        return [report.finding() for report in self._reports[before:]]
+    def _take(self, block: bytes) -> None:
+        """Whole lines."""
+        for report in self._open:
+            report.offset = 0
+        self._await_suite(block, 0)
+        self._scan(block)
+        for report in self._open:
+            report.add(block[report.offset :])
+        self.lines += block.count(b"\n")
+        self._remember(block)
+        for report in [each for each in self._open if self._is_over(each)]:
+            self._close(report)
 
-    def _line(self, line: str) -> None:
-        text = _text(line)
-        if not text:
-            return
-        self.last_line = line.strip()
-        matched = self._match(text)
-        current = self._current()
-        if matched is None:
-            if current:
-                self._continue(current, line, text)
-            return
-        family, pattern, title = matched
-        fatal = family.fatal if pattern.fatal is None else pattern.fatal
-        if current and self._belongs(current, family, pattern):
-            current.fatal = current.fatal or fatal
-            self._continue(current, line, text)
-            return
-        report = _Report(family=family, title=title, line=self._number, fatal=fatal)
-        self._reports.append(report)
-        self._continue(report, line, text)
+    def _scan(self, block: bytes) -> None:
+        position = counted = heard = 0
+        number = self.lines + 1
+        for place in self._patterns.triggers(block):
+            if place < position:
+                continue
+            start = block.rfind(b"\n", 0, place) + 1
+            position = block.index(b"\n", place)
+            number += block.count(b"\n", counted, start)
+            counted = start
+            # Whatever a broken kernel reports follows from the first cause: only its next
+            # start is of interest.
+            for line in readings(decode(block[start:position])):
+                stage = self._patterns.stage(line.text)
+                if stage:
+                    self.boots.heard(block[heard:start], self._patterns)
+                    heard = start
+                    self._boot(stage, line, number, start)
+                if stage or self._ruined or self._tried(line, number, block, start):
+                    break
+        self.boots.heard(block[heard:], self._patterns)
 
-    def _match(self, text: str) -> tuple[Family, Pattern, str] | None:
-        for family in self._families:
-            for pattern in family.patterns:
-                found = _compiled(pattern.regex).match(text)
-                if found:
-                    return family, pattern, _title(pattern.title, found.groupdict())
-        return None
+    def _boot(self, stage: str, line: Line, number: int, start: int) -> None:
+        starts = self.boots.starts
+        title = self.boots.sign(stage)
+        if self.boots.starts > max(starts, 1):
+            if title and not self._ruined:
+                pattern = Pattern(literal="", regex="", title=title)
+                self._begin(Match(family=_REBOOT, pattern=pattern, groups={}), line, number, start)
+            self._ruined, self._last = False, None
 
-    def _current(self) -> _Report | None:
-        """The report to which a line may belong: the last one, as long as it is near."""
-        if not self._reports:
-            return None
-        last = self._reports[-1]
-        return last if self._number - last.line <= REPORT_LINES else None
-
-    def _belongs(self, current: _Report, family: Family, pattern: Pattern) -> bool:
-        if self.broken:  # whatever a broken kernel reports follows from the first cause
+    def _tried(self, line: Line, number: int, block: bytes, start: int) -> bool:
+        """Whether the line is one of a report, or of a suite that provokes some."""
+        text = line.text.strip()
+        if text.startswith(SUBTEST):
+            self._begin_suite(text.removeprefix(SUBTEST), block, start)
             return True
-        return pattern.consequence or (family is current.family and not current.closed)
+        match = self._patterns.match(text)
+        if match is None:
+            return False
+        if match.family.suites and start < self._provoked:
+            return True
+        if self._last and self._follows(self._last, match, line, number, block[:start]):
+            self._aggravate(self._last, match.fatal)
+            return True
+        for report in [each for each in self._open if each.header.context == line.context]:
+            report.add(block[report.offset : start])
+            self._close(report)
+        self._begin(match, line, number, start)
+        return True
 
-    def _continue(self, report: _Report, line: str, text: str) -> None:
-        if len(report.lines) < EXCERPT_LINES:
-            report.lines.append(line.rstrip())
-        if not report.where and not report.closed:
-            report.where = _where(report.family, text)
-        if text.startswith("---[ end"):
-            report.closed = True
+    def _follows(self, last: Report, match: Match, line: Line, number: int, before: bytes) -> bool:
+        """Whether the report that begins there is a consequence of the last one."""
+        away = number - last.line
+        if match.pattern.consequence:
+            return away <= NEAR_LINES
+        return (
+            away <= FOLLOW_LINES
+            and line.context == last.header.context
+            and match.family.name in last.match.family.leads
+            and match.pattern is not last.match.pattern
+            and _END not in self._so_far(last, before)
+        )
+
+    def _so_far(self, report: Report, before: bytes) -> bytes:
+        more = before[report.offset :] if report in self._open else b""
+        return (bytes(report.raw) + more)[:REPORT_BYTES]
+
+    def _begin(self, match: Match, line: Line, number: int, start: int) -> None:
+        report = Report(match=match, header=line, line=number, fatal=match.fatal, offset=start)
+        if len(self._open) == MOST_OPEN:
+            self._close(self._open[0])
+        self._open.append(report)
+        self._last = report
+        self._aggravate(report, match.fatal)
+
+    def _aggravate(self, report: Report, fatal: bool) -> None:
+        """What followed from a report may make it fatal."""
+        if fatal:
+            report.fatal = self._ruined = self.broken = True
+            known = self._closed.get(report.key)
+            if known:
+                self._closed[report.key] = replace(known, fatal=True)
+
+    def _close(self, report: Report) -> None:
+        self._open.remove(report)
+        report.key = (report.kind, report.title(self._patterns))
+        known = self._closed.get(report.key)
+        if known:
+            fatal = known.fatal or report.fatal
+            self._closed[report.key] = replace(known, fatal=fatal, count=known.count + 1)
+        elif len(self._closed) < MOST_FINDINGS:
+            self._closed[report.key] = report.finding(self._patterns)
+
+    def _is_over(self, report: Report) -> bool:
+        return report.full or self.lines - report.line > REPORT_LINES
+
+    def _begin_suite(self, name: str, block: bytes, start: int) -> None:
+        if name in self._patterns.suites and start >= self._provoked:
+            end = rb"(?m)^.*\bok \d+ (?:- )?" + re.escape(name.encode()) + rb"\s*$"
+            self._suite = re.compile(end)
+            self._await_suite(block, start)
+
+    def _await_suite(self, block: bytes, start: int) -> None:
+        """How far the reports of this block are provoked."""
+        self._provoked = 0
+        if self._suite:
+            end = self._suite.search(block, start)
+            self._provoked = end.start() if end else len(block) + 1
+            self._suite = None if end else self._suite
+
+    def _remember(self, block: bytes) -> None:
+        kept = block.rstrip()
+        if kept:
+            self._tail = kept[kept.rfind(b"\n") + 1 :] + b"\n"
 
 
-def _again(known: Finding, other: Finding) -> Finding:
-    return Finding(
-        kind=known.kind,
-        title=known.title,
-        line=known.line,
-        excerpt=known.excerpt,
-        fatal=known.fatal or other.fatal,
-        count=known.count + other.count,
-    )
+def _merge(merged: dict[tuple[str, str], Finding], finding: Finding) -> None:
+    key = (finding.kind, finding.title)
+    known = merged.get(key)
+    if known:
+        finding = replace(
+            known, fatal=known.fatal or finding.fatal, count=known.count + finding.count
+        )
+    merged[key] = finding
 
 
-def _title(template: str, groups: Mapping[str, str | None]) -> str:
-    """`template` with the groups in place, without what differs from boot to boot."""
-    title = template.format_map({name: value or "" for name, value in groups.items()})
-    title = re.sub(r"\b(?:0x)?[0-9a-f]{8,16}\b", "ADDR", title)
-    return re.sub(r"\s+", " ", title).strip()
-
-
-def _where(family: Family, text: str) -> str:
-    for regex in family.where:
-        found = _compiled(regex).search(text)
-        if found:
-            # Compilers add suffixes to clones of a function; they say nothing of the fault.
-            return re.sub(r"\.(?:part|isra|constprop|cold|llvm)\b[.\d]*", "", found["where"])
-    return ""
+def _trimmed(block: bytes) -> bytes:
+    """Whole lines, each with no more than its beginning."""
+    at = 0
+    while len(block) - at > LONGEST_LINE:
+        end = block.rfind(b"\n", at, at + LONGEST_LINE + 1)
+        if end < 0:
+            end = at + LONGEST_LINE
+            block = block[:end] + block[block.index(b"\n", end) :]
+        at = end + 1
+    return block
