@@ -1,18 +1,21 @@
-"""Series in every form in which people have them, through b4, from real format-patch output."""
+"""Series from every place where people have them, from real format-patch output."""
 
 from __future__ import annotations
 
 import mailbox
-import threading
+import resource
+import time
 from pathlib import Path
 
 import pytest
 
-from pipeline.errors import Cancelled, UserError
+from pipeline.errors import UserError
 from pipeline.model import Series
 from pipeline.scope import Scope
 from pipeline.series import read_files, read_series
 from tests.minikernel_repo import TAG, change, format_patches, git, make_repository
+from tests.unit.mails import Letter
+from tests.unit.mails import mbox as to_mbox
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,9 @@ def test_an_mbox(mbox: Path, tmp_path: Path, scope: Scope) -> None:
     assert [patch.number for patch in series.patches] == [1, 2, 3]
     assert series.patches[0].files == ("mm/slub.c",)
     assert series.patches[0].email == "ada@example.org"
-    assert b"Reviewed-by: Bob Reviewer" in series.patches[2].mail
+    assert b"Reviewed-by: Bob Reviewer" not in series.patches[2].mail
+    asked = read_series(str(mbox), stdin=None, scope=scope, trailers=True)
+    assert all(b"Reviewed-by: Bob Reviewer" in patch.mail for patch in asked.patches)
 
 
 def test_an_mbox_out_of_order(mbox: Path, tmp_path: Path, scope: Scope) -> None:
@@ -106,18 +111,67 @@ def test_the_newest_version_is_taken(repo: Path, mbox: Path, tmp_path: Path, sco
     assert "v2 is there too" in series.notes[0]
 
 
-def test_a_cover_letter_alone_is_no_series(mbox: Path, tmp_path: Path, scope: Scope) -> None:
+def test_a_newer_cover_letter_alone_is_said(mbox: Path, tmp_path: Path, scope: Scope) -> None:
     cover = mails(mbox)[0].replace("PATCH v2 0/3", "PATCH v3 0/2").replace("<cover", "<newer")
     mbox.write_text(f"{mbox.read_text()}\n{cover}")
-    with pytest.raises(UserError, match="patches 1/2, 2/2 missing"):
+    series = read(mbox, tmp_path, scope)
+    assert series.version == 2
+    assert "v3 is newer and not complete (patches 1/2, 2/2 missing)" in series.notes[0]
+
+
+def test_a_cover_letter_alone_is_no_series(mbox: Path, tmp_path: Path, scope: Scope) -> None:
+    mbox.write_text(mails(mbox)[0])
+    with pytest.raises(UserError, match="patches 1/3–3/3 missing"):
         read(mbox, tmp_path, scope)
 
 
-def test_b4_is_ended_when_the_run_is_cancelled(mbox: Path, tmp_path: Path) -> None:
-    scope = Scope()
-    threading.Timer(0.1, scope.cancel).start()
-    with pytest.raises(Cancelled):
-        read(mbox, tmp_path, scope)
+def test_a_busy_day_of_a_list(tmp_path: Path, scope: Scope) -> None:
+    """2,000 mails in one mbox: the series asked for, in seconds and without much memory."""
+    path = tmp_path / "day.mbox"
+    path.write_bytes(busy_day(250))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    series = read_series(str(path), stdin=None, scope=scope, pick="<77-0@example.org>")
+    seconds = time.process_time() - start
+    megabytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"2,000 mails, {path.stat().st_size / 1e6:.1f} MB: {seconds:.1f} s, {megabytes:.0f} MB")
+    assert [patch.subject for patch in series.patches] == [f"sub77: part {n}" for n in range(1, 6)]
+    assert len(series.left_out) == 3
+    assert series.notes[-1] == "1992 other mails are passed over"
+    assert seconds < 30
+    assert megabytes < 400
+
+
+def busy_day(count: int) -> bytes:
+    """`count` series of a cover letter, five patches and two replies."""
+    diffs = "".join(
+        f"diff --git a/mm/f{n}.c b/mm/f{n}.c\n--- a/mm/f{n}.c\n+++ b/mm/f{n}.c\n"
+        "@@ -1,6 +1,7 @@\n a\n b\n c\n+\tnew line of code\n d\n e\n f\n"
+        for n in range(25)
+    )
+    found = []
+    for at in range(count):
+        sender = f"Dev {at} <dev{at}@example.org>"
+        words = ["cover\n", *[f"Words.\n---\n{diffs}-- \n2.39\n"] * 5]
+        for number, body in enumerate(words):
+            title = f"[PATCH v2 {number}/5] sub{at}: part {number}"
+            found.append(
+                Letter(
+                    subject=title, body=body, sender=sender,
+                    message_id=f"{at}-{number}@example.org",
+                    answers=f"{at}-0@example.org" if number else "",
+                )
+            )  # fmt: skip
+        for number in (1, 2):
+            found.append(
+                Letter(
+                    subject=f"Re: [PATCH v2 {number}/5] sub{at}: part {number}",
+                    body="> quoted\n" * 100, sender="Bob <bob@example.net>",
+                    message_id=f"re-{at}-{number}@example.net",
+                    answers=f"{at}-{number}@example.org",
+                )
+            )  # fmt: skip
+    return to_mbox(*found)
 
 
 def test_a_scenarios_own_files(repo: Path, tmp_path: Path) -> None:

@@ -1,95 +1,192 @@
-"""Mails told apart, without b4."""
+"""Mails put together to a series, as far as no git is needed for it."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.series import as_mail, changed_files, check_complete, split
+from pipeline.errors import Cancelled
+from pipeline.model import Series
+from pipeline.scope import Scope
+from pipeline.series import NoSeries, read_files, read_series
+from tests.unit.mails import ADA, BOB, Letter, mbox
 
-DIFF = b"---\ndiff --git a/mm/slub.c b/mm/slub.c\n--- a/mm/slub.c\n+++ b/mm/slub.c\n@@ -1 +1 @@\n"
-SEPARATOR = b"From 0123456789abcdef Mon Sep 17 00:00:00 2001\n"
+DIFF = """\
+---
+ mm/slub.c | 2 +-
+ 1 file changed, 1 insertion(+), 1 deletion(-)
 
-
-def mail(subject: str, body: bytes = DIFF, extra: str = "") -> bytes:
-    head = f"From: Ada Example <ada@example.org>\nSubject: {subject}\n{extra}\n"
-    return head.encode() + body
-
-
-def test_an_mbox_is_split_where_git_would_split_it() -> None:
-    one = mail("[PATCH 1/2] one", b"From what I can tell, 10:20 is late.\n" + DIFF)
-    two = mail("[PATCH 2/2] two")
-    parts = split(SEPARATOR + one + b"\n" + SEPARATOR + two)
-    assert len(parts) == 2
-    assert b"From what I can tell" in parts[0]
-    assert as_mail(parts[1]).subject == "two"
-
-
-@pytest.mark.parametrize("blank", [b"", b"\n \n", b"\r\n"])
-def test_blank_input_has_no_mails(blank: bytes) -> None:
-    assert split(blank) == ()
+diff --git a/mm/slub.c b/mm/slub.c
+index 1111111..2222222 100644
+--- a/mm/slub.c
++++ b/mm/slub.c
+@@ -1 +1 @@
+-a
++b
+--\x20
+2.39.5
+"""
 
 
-def test_crlf_mails_are_read() -> None:
-    (raw,) = split(mail("[PATCH] x").replace(b"\n", b"\r\n"))
-    assert as_mail(raw).is_patch
+def patch(number: int = 0, total: int = 0, *, words: str = "Words.", **changes: object) -> Letter:
+    count = f" {number}/{total}" if total else ""
+    return Letter(
+        subject=f"[PATCH{count}] mm: change {number}",
+        body=f"{words}\n\nSigned-off-by: {ADA}\n{DIFF}",
+        message_id=f"{number}@example.org",
+        answers="1@example.org" if number > 1 else "",
+    ).with_(**changes)
 
 
-@pytest.mark.parametrize(
-    ("subject", "version", "number", "total"),
-    [
-        ("[PATCH] a", 1, 0, 0),
-        ("[PATCH v3 2/10] a", 3, 2, 10),
-        ("[RFC PATCH net-next V2 01/04] a", 2, 1, 4),
-        ("[PATCH 6.12.y 1/2] a", 1, 1, 2),
-        ("a: use 1/2 of it", 1, 0, 0),
-    ],
-)
-def test_subjects_are_read(subject: str, version: int, number: int, total: int) -> None:
-    read = as_mail(mail(subject))
-    assert (read.version, read.number, read.total) == (version, number, total)
-    assert read.subject.startswith("a")
+def read(*letters: Letter, trailers: bool = False, pick: str | None = None) -> Series:
+    return read_series("-", stdin=mbox(*letters), scope=Scope(60), trailers=trailers, pick=pick)
 
 
-def test_replies_and_covers_are_no_patches() -> None:
-    assert not as_mail(mail("Re: [PATCH 1/2] a")).is_patch
-    cover = as_mail(mail("[PATCH 0/2] a", b"words\n"))
-    assert cover.is_cover
-    assert not cover.is_patch
+def test_what_a_mail_says_is_in_the_series() -> None:
+    body = f"{DIFF}\nbase-commit: {'1' * 40}\nprerequisite-patch-id: {'2' * 40}\n"
+    body += "prerequisite-change-id: 20240102-x-0123:v2\nprerequisite-message-id: <a@b>\n"
+    series = read(patch(body=f"Words.\n\n{body}"))
+    (only,) = series.patches
+    assert (only.number, only.subject, only.author, only.email) == (
+        1, "mm: change 0", "Ada Author", "ada@example.org",
+    )  # fmt: skip
+    assert only.files == ("mm/slub.c",)
+    assert only.claimed is not None
+    assert (only.claimed.files, only.claimed.insertions, only.claimed.lines) == (
+        1, 1, {"mm/slub.c": 2},
+    )  # fmt: skip
+    assert series.base_commit == "1" * 40
+    assert series.prerequisites == (
+        f"patch-id: {'2' * 40}", "change-id: 20240102-x-0123:v2", "message-id: a@b",
+    )  # fmt: skip
 
 
-def test_a_missing_message_id_and_date_follow_from_the_content() -> None:
-    first, again = as_mail(mail("[PATCH] a")), as_mail(mail("[PATCH] a"))
-    assert first.message_id == again.message_id != as_mail(mail("[PATCH] b")).message_id
-    assert b"\nDate: Sat, 01 Jan 2000" in first.raw
-    dated = as_mail(mail("[PATCH] a", extra="Date: Mon, 3 Feb 2025 10:00:00 +0100\n"))
-    assert dated.raw.count(b"Date:") == 1
+def test_the_base_of_a_cover_letter_counts_for_the_series() -> None:
+    cover = patch(0, 1, body=f"Words.\n\nbase-commit: {'3' * 40}\n", message_id="0@example.org")
+    series = read(cover, patch(1, 1, answers="0@example.org"))
+    assert series.base_commit == "3" * 40
 
 
-def test_encoded_headers_and_bodies_are_decoded() -> None:
-    raw = (
-        b"From: =?utf-8?q?J=C3=B6rg_Example?= <joerg@example.org>\n"
-        b"Subject: =?utf-8?b?W1BBVENIXSBtbTogw6Q=?=\n"
-        b"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n"
-        b"ZGlmZiAtLWdpdCBhL21tL3guYyBiL21tL3guYwo=\n"
+def test_trailers_of_replies_are_added_only_when_asked() -> None:
+    one, two = patch(1, 2), patch(2, 2)
+    replies = [
+        Letter(
+            subject=f"Re: {one.subject}", body=body, sender=BOB, answers="1@example.org",
+            message_id=f"r{number}@example.net",
+        )
+        for number, body in enumerate(
+            (
+                f"Thanks.\n\nReviewed-by: {BOB}\n",
+                f"> Acked-by: {BOB}\n\nHm.\n",
+                "Tested-by: Eve Else <eve@example.org>\n",
+            )
+        )
+    ]  # fmt: skip
+    plain = read(one, two, *replies)
+    assert b"Reviewed-by" not in plain.patches[0].mail
+    asked = read(one, two, *replies, trailers=True)
+    mail = asked.patches[0].mail.decode()
+    assert f"Signed-off-by: {ADA}\nReviewed-by: {BOB}\n---\n" in mail
+    assert "Acked-by" not in mail
+    assert "Tested-by" not in mail
+    assert "Reviewed-by" not in asked.patches[1].mail.decode()
+    assert "is not taken" in asked.notes[0]
+
+
+def test_a_reply_to_the_cover_is_for_all() -> None:
+    cover = patch(0, 2, body="Words.\n", message_id="0@example.org")
+    sent = [patch(number, 2, answers="0@example.org") for number in (1, 2)]
+    ack = Letter(
+        subject="Re: x", body=f"Acked-by: {BOB}\n", sender=BOB, answers="0@example.org",
+        message_id="r@example.net",
+    )  # fmt: skip
+    series = read(cover, *sent, ack, trailers=True)
+    assert all(f"Acked-by: {BOB}".encode() in each.mail for each in series.patches)
+
+
+def test_every_mail_is_taken_or_left_out_with_a_reason() -> None:
+    reply = Letter(subject="Re: x", body="Hm.\n", sender=BOB, answers="1@example.org")
+    talk = Letter(subject="lunch", body="At noon.\n", sender=BOB)
+    series = read(patch(1, 2), patch(2, 2), reply, talk)
+    assert len(series.patches) + len(series.left_out) == 4
+    assert {each.reason for each in series.left_out} == {"a reply", "there is no patch in it"}
+
+
+def test_a_refusal_has_all_that_is_known() -> None:
+    with pytest.raises(NoSeries) as caught:
+        read(patch(1, 4), patch(3, 4))
+    assert caught.value.missing == (2, 4)
+    assert caught.value.version == 1
+    assert [each.subject for each in caught.value.left_out] == [
+        "[PATCH 1/4] mm: change 1", "[PATCH 3/4] mm: change 3",
+    ]  # fmt: skip
+    assert "patches 2/4, 4/4 missing" in str(caught.value)
+
+
+def test_a_patch_sent_again_with_other_content() -> None:
+    later = patch(
+        2, 2, words="Better words.", message_id="later@example.org",
+        date="Wed, 3 Jan 2024 00:00:00 +0000",
+    )  # fmt: skip
+    series = read(patch(1, 2), later, patch(2, 2))
+    assert b"Better words." in series.patches[1].mail
+    assert "the later is taken" in series.problems[0]
+    undated = later.with_(date="Tue, 2 Jan 2024 03:04:05 +0000")
+    with pytest.raises(NoSeries, match="twice with different content"):
+        read(patch(1, 2), undated, patch(2, 2))
+
+
+def test_somebody_elses_mail_with_a_number_of_the_series() -> None:
+    other = patch(
+        2, 2, words="Mine.", sender=BOB, message_id="other@example.net",
+        date="Wed, 3 Jan 2024 00:00:00 +0000",
+    )  # fmt: skip
+    series = read(patch(1, 2), patch(2, 2), other)
+    assert b"Mine." not in series.patches[1].mail
+    assert "another sender" in series.left_out[0].reason
+
+
+def test_unnumbered_patches_come_as_given(tmp_path: Path) -> None:
+    for number in (1, 2):
+        letter = patch(subject=f"[PATCH] mm: change {number}", message_id="")
+        (tmp_path / f"{number}.patch").write_bytes(letter.raw())
+    series = read_series(str(tmp_path), stdin=None, scope=Scope(60))
+    assert [each.subject for each in series.patches] == ["mm: change 1", "mm: change 2"]
+    assert "not numbered" in series.notes[0]
+
+
+def test_unnumbered_mails_of_a_list_are_not_one_series() -> None:
+    one, two = (
+        patch(subject=f"[PATCH] mm: change {number}", message_id=f"{number}@example.org")
+        for number in (1, 2)
     )
-    read = as_mail(raw)
-    assert (read.author, read.subject, read.files) == ("Jörg Example", "mm: ä", ("mm/x.c",))
+    with pytest.raises(NoSeries, match="two series"):
+        read(one, two.with_(answers=""))
+    picked = read(one, two.with_(answers=""), pick="https://lore.example.org/list/2@example.org/")
+    assert [each.subject for each in picked.patches] == ["mm: change 2"]
+    with pytest.raises(NoSeries, match="no series “mm: chance”"):
+        read(one, pick="mm: chance")
 
 
-@pytest.mark.parametrize("header", ["=?no-such?q?x?=", "=?utf-8?q?=ff=fe?="])
-def test_headers_in_an_unknown_encoding_are_kept(header: str) -> None:
-    assert as_mail(mail(header)).subject
+@pytest.mark.parametrize("folder", ["mh", "eml"])
+def test_other_folders(folder: str, tmp_path: Path) -> None:
+    for number in (1, 2):
+        name = f"{number}" if folder == "mh" else f"{number}.eml"
+        (tmp_path / name).write_bytes(patch(number, 2).raw())
+    assert len(read_series(str(tmp_path), stdin=None, scope=Scope(60)).patches) == 2
 
 
-def test_changed_files_come_once_and_in_order() -> None:
-    text = "diff --git a/b.c b/b.c\ndiff --git a/a b.c b/a b.c\ndiff --git a/b.c b/b.c\n"
-    assert changed_files(text) == ("b.c", "a b.c")
-    assert changed_files("--- a/x.c\n+++ b/x.c\n@@\n") == ("x.c",)
+def test_a_scenarios_files_keep_their_order_and_need_no_mark(tmp_path: Path) -> None:
+    for number in (1, 2):
+        letter = patch(subject=f"mm: change {number}", message_id="")
+        (tmp_path / f"{number}.patch").write_bytes(letter.raw())
+    series = read_files([tmp_path / "2.patch", tmp_path / "1.patch"], name="own")
+    assert [each.subject for each in series.patches] == ["mm: change 2", "mm: change 1"]
 
 
-def test_missing_patches_are_named() -> None:
-    mails = [as_mail(mail(f"[PATCH {n}/4] a")) for n in (1, 3)]
-    with pytest.raises(UserError, match="patches 2/4, 4/4 missing"):
-        check_complete("my.mbox", mails)
-    check_complete("my.mbox", [as_mail(mail("[PATCH] a"))])
+def test_a_cancelled_run_reads_no_further() -> None:
+    scope = Scope()
+    scope.cancel()
+    with pytest.raises(Cancelled):
+        read_series("-", stdin=mbox(patch()), scope=scope)
