@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pipeline import catalog, scenario, schema, series, tree, workload
+from pipeline import bases, catalog, fetch, ranges, scenario, schema, series, tree, workload
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
+from pipeline.gather import Reader
 from pipeline.model import KernelPlan, Role, Scenario, Series, Tree, TreeSpec, WorkloadRun
+from pipeline.pathsafety import visible
 from pipeline.progress import Step
 from pipeline.scenario import Overrides, Scalar, WorkloadEntry
 from pipeline.scope import Scope
@@ -22,15 +23,24 @@ NO_WORKLOAD = WorkloadEntry(use="none", parameters={})
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for. One of `sources` (a scenario, a series, a range, or several patch
-    files that make a series) and `rev`."""
+    """What is asked for. One of `sources` (a scenario, a series, a message-id, a range, a branch,
+    or several patch files that make a series) and `rev`.
+
+    `base`: None where nobody named one. `version`: the version of the series to take, `pick`: which
+    of several series, `trailers`: whether those of replies are collected, `lore`: the server to
+    ask for a message-id.
+    """
 
     sources: tuple[str, ...] = ()
     rev: str | None = None
     tree: str | None = None
     base: str | None = None
-    overrides: Overrides
+    overrides: Overrides = field(default_factory=Overrides)
     stdin: bytes | None = None
+    version: int | None = None
+    trailers: bool = False
+    pick: str | None = None
+    lore: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,15 +69,17 @@ class Desk:
 
     def take(self, request: Request) -> Intake:
         """Raises UserError with one clear line for every kind of bad input."""
-        _check(request)
+        check(request)
         if request.rev is not None:
             taken = self._revision(request, request.rev)
         elif not request.sources:
             raise UserError(
                 "nothing to try", hint="name a scenario, a series or a range, or give --rev REV"
             )
+        elif len(request.sources) > 1:
+            taken = self._series(request)
         else:
-            taken = self._source(request, self._one(request.sources))
+            taken = self._source(request, request.sources[0])
         wanted = request.overrides
         if wanted.workloads == (NO_WORKLOAD,):
             wanted = replace(wanted, workloads=())
@@ -77,34 +89,59 @@ class Desk:
         overridden = scenario.override(taken.scenario, wanted, shelf=self.shelf, bind=self._bind)
         return replace(taken, scenario=overridden)
 
-    def _one(self, sources: tuple[str, ...]) -> str:
-        """Several patch files as a folder with one series, in the order in which they came."""
-        if len(sources) == 1:
-            return sources[0]
-        folder = self.scratch / "series"
-        folder.mkdir()
-        for number, source in enumerate(sources, 1):
-            path = self.cwd / source
-            if not path.is_file():
-                raise UserError(
-                    f"{source} is no file", hint="several sources are the patch files of one series"
-                )
-            shutil.copyfile(path, folder / f"{number:04}-{path.stem}.patch")
-        return str(folder)
-
     def _source(self, request: Request, source: str) -> Intake:
         folder = self._scenario_folder(source)
         if folder:
             return self._scenario(request, folder)
-        if source == "-" or (self.cwd / source).exists():
-            return self._series(request, source)
+        if text := self.as_range(request):
+            return self._range(request, text)
+        if self._is_here(source) or fetch.wanted(source, request.lore):
+            return self._series(request)
+        raise UserError(
+            f"{source}: no such file, scenario, range or branch", hint=self._advice(source)
+        )
+
+    def _is_here(self, source: str) -> bool:
+        return source == "-" or (self.cwd / source).exists()
+
+    def as_range(self, request: Request) -> str:
+        """The range or branch that is named, "" where it is something else."""
+        if len(request.sources) != 1 or self._is_here(request.sources[0]):
+            return ""
+        source = request.sources[0]
+        if fetch.wanted(source):
+            return ""
         if _is_range(source):
-            return self._range(request, source)
-        raise UserError(f"{source}: no such file, scenario or range", hint=self._advice(source))
+            return source
+        if not (request.tree or self._tree_here()):
+            return ""
+        opened = self._open(self._tree_spec(request))
+        return source if ranges.is_branch(opened, source, scope=self.scope) else ""
+
+    def reader(self, request: Request) -> Reader:
+        """What reads a series for this request."""
+        return Reader(
+            cwd=self.cwd,
+            scratch=self.scratch,
+            scope=self.scope,
+            stdin=request.stdin,
+            lore=request.lore,
+            version=request.version,
+            trailers=request.trailers,
+            pick=request.pick,
+        )
+
+    def tree_for(self, request: Request) -> Tree | None:
+        """The tree that is named, opened; None where none is."""
+        return self._open(self._tree_spec(request)) if request.tree else None
+
+    def read_range(self, request: Request, text: str) -> tuple[Tree, Series, str]:
+        """As `ranges.read_range`, on the tree that is named or that this is."""
+        return ranges.read_range(self._open(self._tree_spec(request)), text, scope=self.scope)
 
     def _advice(self, source: str) -> str:
-        if "://" in source or "@" in source:
-            return "fetch the thread first: `b4 mbox MESSAGE-ID`, then give the file"
+        if "://" in source:
+            return "an address has to end in a message-id, such as https://lore.kernel.org/all/x@y/"
         close = schema.nearest(Path(source).name, self.shelf.scenarios)
         if close.startswith("did you mean"):
             return close
@@ -132,29 +169,51 @@ class Desk:
         )
         return Intake(scenario=resolved, tree=opened)
 
-    def _series(self, request: Request, source: str) -> Intake:
-        path = source if source == "-" else str(self.cwd / source)
-        found = series.read_series(
-            path, stdin=request.stdin, scratch=self.scratch, scope=self.scope
-        )
+    def _series(self, request: Request) -> Intake:
+        gathered = self.reader(request).gather(request.sources)
         spec = self._tree_spec(request)
-        opened = None if spec.debian_version else self._open(spec)
-        kernels = (
-            KernelPlan(name="base", role=Role.BASE),
-            KernelPlan(name="patched", role=Role.PATCHED, series=found),
+        base = KernelPlan(name="base", role=Role.BASE)
+        kernels: tuple[KernelPlan, ...] = (base,)
+        if gathered.given:
+            first = KernelPlan(
+                name="prerequisite", role=Role.PREREQUISITE, series=gathered.given.series
+            )
+            kernels += (first,)
+        patched = KernelPlan(
+            name="patched",
+            role=Role.PATCHED,
+            on=kernels[-1].name if gathered.given else None,
+            series=gathered.series,
         )
-        named = replace(found, origin=source)
-        return self._plain(named, spec, kernels, opened)
+        if spec.debian_version:
+            # It has one commit, and is opened where its progress is shown.
+            notes = bases.without_history(gathered.series, gathered.given, spec.name)
+            taken = self._plain(gathered.series, spec, (*kernels, patched), None)
+        else:
+            settled = bases.settle(
+                self._open(spec),
+                gathered.series,
+                wished=request.base is not None,
+                given=gathered.given,
+                log=self.scratch / "apply.log",
+                scope=self.scope,
+            )
+            notes = (f"base: {settled.choice.words}", *settled.problems)
+            spec = replace(spec, base=settled.choice.commit)
+            taken = self._plain(gathered.series, spec, (*kernels, patched), settled.tree)
+        told = (*taken.scenario.notes, *gathered.series.problems, *notes)
+        once = tuple(dict.fromkeys(map(visible, told)))
+        return replace(taken, scenario=replace(taken.scenario, notes=once))
 
     def _range(self, request: Request, text: str) -> Intake:
-        spec = self._tree_spec(request)
-        opened, found, tip = tree.read_range(self._open(spec), text, scope=self.scope)
+        opened, found, tip = self.read_range(request, text)
         kernels = (
             KernelPlan(name="base", role=Role.BASE),
             KernelPlan(name="patched", role=Role.PATCHED, series=found, commit=tip),
         )
         # Its commits may be anyone's (a fetched branch): only base counts as the user's own.
-        return self._plain(found, replace(spec, base=opened.base), kernels, opened, name="range")
+        spec = replace(self._tree_spec(request), base=opened.base)
+        return self._plain(found, spec, kernels, opened, name="range")
 
     def _revision(self, request: Request, rev: str) -> Intake:
         spec = replace(self._tree_spec(request), base=rev)
@@ -181,15 +240,20 @@ class Desk:
         return Intake(scenario=replace(made, notes=found.notes), tree=opened)
 
     def _tree_spec(self, request: Request) -> TreeSpec:
-        if request.tree:
-            return TreeSpec(name=request.tree, base=request.base or "HEAD")
+        name = request.tree or self._tree_here()
+        if not name:
+            raise UserError(
+                "no kernel tree to try it on",
+                hint="give --tree PATH or --tree debian:6.12, or start it in a kernel tree",
+            )
+        return TreeSpec(name=name, base=request.base or "HEAD")
+
+    def _tree_here(self) -> str:
+        """The kernel tree that the current folder lies in, "" where it lies in none."""
         for folder in (self.cwd, *self.cwd.parents):
             if (folder / "Kconfig").is_file() and (folder / ".git").exists():
-                return TreeSpec(name=str(folder), base=request.base or "HEAD")
-        raise UserError(
-            "no kernel tree to try it on",
-            hint="give --tree PATH or --tree debian:6.12, or start it in a kernel tree",
-        )
+                return str(folder)
+        return ""
 
     def _open(self, spec: TreeSpec) -> Tree:
         if not spec.debian_version:
@@ -201,7 +265,7 @@ class Desk:
         return workload.bind(spec, label, parameters)
 
 
-def _check(request: Request) -> None:
+def check(request: Request) -> None:
     """Refuse what would silently leave out a part of what was asked for."""
     if request.rev is not None and request.sources:
         raise UserError(

@@ -32,7 +32,7 @@ from pipeline.userrepo import Source, object_folders
 POLL_SECONDS = 0.05
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 NAME, EMAIL = "ktrial", "ktrial@localhost"
-ATTRIBUTES = "* -text -ident !eol !filter !working-tree-encoding\n"
+ATTRIBUTES = "* -text -ident !eol !filter !working-tree-encoding !merge !diff !whitespace\n"
 """Contents go in and out as they are: this outranks every .gitattributes of the tree."""
 
 CONFIGURATION: Mapping[str, str] = {
@@ -61,6 +61,8 @@ CONFIGURATION: Mapping[str, str] = {
     "am.threeWay": "false",
     "am.messageId": "false",
     "mailinfo.scissors": "false",
+    "rerere.enabled": "false",
+    "merge.directoryRenames": "false",
     "apply.whitespace": "nowarn",
     "i18n.commitEncoding": "UTF-8",
     "advice.mergeConflict": "false",
@@ -345,6 +347,7 @@ def detached(repository: Path, commit: str, *, folder: Path, scope: Scope) -> It
     checks out each file that a patch touches when it finds it missing (apply.c,
     checkout_target()), so the other 70,000 are never written.
     """
+    _replace(repository / "info" / "attributes", ATTRIBUTES.encode())
     git_dir, work_tree = folder / "git", folder / "tree"
     git_dir.mkdir()
     work_tree.mkdir()

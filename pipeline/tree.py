@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from pipeline import apt, fastimport, repository, userrepo
 from pipeline import cache as caches
+from pipeline import debian, diffs, faithful, pathsafety, repository, userrepo
 from pipeline.apt import TreeUnavailable
-from pipeline.errors import InfraError, UserError
-from pipeline.model import ApplyFailure, KernelPlan, Patch, Revision, Series, Tree, TreeSpec
+from pipeline.commits import as_changes
+from pipeline.commits import between as read_commits
+from pipeline.errors import UserError
+from pipeline.faithful import Commit
+from pipeline.model import ApplyFailure, KernelPlan, Revision, Series, Tree, TreeSpec
 from pipeline.progress import Step
 from pipeline.repository import Git, Reply
 from pipeline.scope import Scope
 
-__all__ = ["TreeUnavailable", "apply", "open_tree", "read_range"]
+__all__ = ["TreeUnavailable", "apply", "at_commit", "open_tree"]
 
-DEBIAN_BYTES = 3 * 10**9  # package, tarball, pack, and the tree laid out from it
-MOST_COMMITS = 1000
 VERSION_LINE = re.compile(r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION)[ \t]*=[ \t]*(\S*)", re.M)
-DEBIAN_VERSION = re.compile(r"\d+\.\d+")
 
 
 def open_tree(spec: TreeSpec, *, cache: Path, scope: Scope, step: Step) -> Tree:
@@ -45,13 +45,13 @@ def open_tree(spec: TreeSpec, *, cache: Path, scope: Scope, step: Step) -> Tree:
 def _borrowed(spec: TreeSpec, cache: Path, scope: Scope) -> Tree:
     source = _source(spec.name)
     ours = repository.borrow(source, cache=cache, scope=scope)
-    base = _resolve(Git(git_dir=source.git_dir, scope=scope), spec.base, where=spec.name)
+    base = resolve(Git(git_dir=source.git_dir, scope=scope), spec.base, where=spec.name)
     at = Git(git_dir=ours, scope=scope)
     if userrepo.is_partial(source):
         _check_whole(at, spec, base)
     return Tree(
         name=spec.name,
-        origin=f"{_slug(Path(spec.name).resolve().name)}-{ours.stem}",
+        origin=f"{slug(Path(spec.name).resolve().name)}-{ours.stem}",
         repository=ours,
         base=base,
         version=_kernel_version(at, base, where=spec.name),
@@ -79,7 +79,7 @@ def _source(name: str) -> userrepo.Source:
     return source
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip(".-")[:40] or "tree"
 
 
@@ -94,61 +94,24 @@ def _check_whole(at: Git, spec: TreeSpec, base: str) -> None:
         )
 
 
-# --------------------------------------------------------------------------- Debian
-
-
 def _debian(spec: TreeSpec, version: str, cache: Path, scope: Scope, step: Step) -> Tree:
-    if not DEBIAN_VERSION.fullmatch(version):
-        raise UserError(
-            f"{spec.name} names no kernel version", hint="it looks like debian:5.10 or debian:6.12"
-        )
-    folder = cache / "trees" / f"debian-{version}"
-
-    def wait() -> None:
-        step.note(f"another run is importing {spec.name}")
-
-    with caches.locked(folder.with_name(f"{folder.name}.lock"), scope=scope, on_wait=wait):
-        caches.entry(folder, lambda at: _import_debian(version, at, cache, scope, step))
-    at = Git(git_dir=folder / "repository.git", scope=scope)
-    base = _resolve(at, spec.base, where=spec.name)
-    package = json.loads((folder / "metadata.json").read_text())
+    package = debian.imported(version, cache=cache, scope=scope, step=step)
+    at = Git(git_dir=package.repository, scope=scope)
+    base = resolve(at, spec.base, where=spec.name)
     return Tree(
         name=spec.name,
-        origin=folder.name,
-        repository=at.git_dir,
+        origin=package.repository.parent.name,
+        repository=package.repository,
         base=base,
         version=_kernel_version(at, base, where=spec.name),
-        description=f"Debian {package['package']} {package['version']}",
+        description=f"Debian {package.name} {package.version}",
     )
-
-
-def _import_debian(version: str, target: Path, cache: Path, scope: Scope, step: Step) -> None:
-    free = caches.free_bytes(cache)
-    if free < DEBIAN_BYTES:
-        raise InfraError(
-            f"{free / 1e9:.1f} GB free in {cache}, a Debian tree needs {DEBIAN_BYTES / 1e9:.0f} GB",
-            hint="free some space, for instance with `ktrial clean`, or use another --cache",
-        )
-    with caches.scratch(cache, "apt") as work:
-        package = apt.fetch(version, work=work, scope=scope, step=step)
-        ours = target / "repository.git"
-        ours.mkdir()
-        repository.create(ours, scope=scope)
-        commit = fastimport.import_tarball(
-            package.tarball,
-            ours,
-            message=f"{package.name} {package.version}\n",
-            scope=scope,
-            note=lambda count: step.note(f"importing {package.name}: {count} files"),
-        )
-    metadata = {"package": package.name, "version": package.version, "commit": commit}
-    (target / "metadata.json").write_text(json.dumps(metadata))
 
 
 # --------------------------------------------------------------------------- revisions
 
 
-def _resolve(at: Git, revision: str, *, where: str) -> str:
+def resolve(at: Git, revision: str, *, where: str) -> str:
     """The commit that a revision names in a repository.
 
     Raises:
@@ -192,83 +155,41 @@ def read_version(makefile: str) -> str:
     return ".".join(numbers) + found.get("EXTRAVERSION", "")
 
 
-def read_range(tree: Tree, text: str, *, scope: Scope | None = None) -> tuple[Tree, Series, str]:
-    """The commits `A..B`, or `B` alone for those since the tree's base.
-
-    Returns the tree with its base set to where B branched off from A, the series that
-    describes the commits (oldest first), and B's commit id.
+def at_commit(tree: Tree, commit: str, *, scope: Scope) -> Tree:
+    """The tree with another commit of its repository as its base.
 
     Raises:
-        UserError: an unknown revision, an empty range, histories that do not meet.
+        UserError: that commit is not a kernel, or a partial clone lacks files of it.
     """
-    if "..." in text:
-        raise UserError(f"“{text}” is not a range", hint="write it with two dots: A..B")
-    scope = scope or Scope()
-    names = _names_at(tree, scope)
-    low, dots, high = text.rpartition("..")
-    start = _resolve(names, low or "HEAD", where=tree.name) if dots else tree.base
-    tip = _resolve(names, high or "HEAD", where=tree.name)
     at = Git(git_dir=tree.repository, scope=scope)
-    base = _merge_base(at, start, tip, text)
-    commits = at.text("rev-list", "--reverse", "--topo-order", f"{base}..{tip}").split()
-    if not commits:
-        raise UserError(
-            f"there are no commits in {text if dots else f'{tree.base[:12]}..{text}'}",
-            hint=f"for the one commit, write {high or 'HEAD'}^..{high or 'HEAD'}",
-        )
-    series = _describe(at, commits, text, tree)
-    version = _kernel_version(at, base, where=tree.name)
-    return replace(tree, base=base, version=version), series, tip
+    spec = TreeSpec(name=tree.name, base=commit)
+    if spec.debian_version is None and userrepo.is_partial(_source(tree.name)):
+        _check_whole(at, spec, commit)
+    return replace(tree, base=commit, version=_kernel_version(at, commit, where=tree.name))
 
 
-def _names_at(tree: Tree, scope: Scope) -> Git:
+def names_at(tree: Tree, scope: Scope) -> Git:
     """Where the tree's branches and tags are: with the user, we borrow objects alone."""
     if TreeSpec(name=tree.name).debian_version is not None:
         return Git(git_dir=tree.repository, scope=scope)
     return Git(git_dir=_source(tree.name).git_dir, scope=scope)
 
 
-def _merge_base(at: Git, start: str, tip: str, text: str) -> str:
-    reply = at.run("merge-base", start, tip)
-    if reply.ok:
-        return reply.text
-    shallow = (at.git_dir / "shallow").is_file()
-    raise UserError(
-        f"the two sides of {text} have no common ancestor",
-        hint="the clone is shallow: git fetch --unshallow" if shallow else "check both names",
-    )
-
-
-def _describe(at: Git, commits: Sequence[str], text: str, tree: Tree) -> Series:
-    shown = commits[-MOST_COMMITS:]
-    listing = at.output(
-        "log", "--no-walk=unsorted", "--stdin", "--name-only", "--no-renames", "-m",
-        "--first-parent", "-z", "--format=%x01%H%x02%s%x02%an%x02%ae%x02",
-        stdin="\n".join(shown).encode(),
-    )  # fmt: skip
-    patches = read_commits(listing, first=len(commits) - len(shown) + 1)
-    left_out = len(commits) - len(shown)
-    notes = (f"the first {left_out} commits are not listed",) if left_out else ()
-    return Series(name=_slug(text), origin=f"{text} in {tree.name}", patches=patches, notes=notes)
-
-
-def read_commits(listing: bytes, *, first: int = 1) -> tuple[Patch, ...]:
-    """Patches from `git log -z --name-only` with \\1 before each commit and \\2 between fields."""
-    patches = []
-    records = listing.decode("utf-8", errors="surrogateescape").split("\x01")[1:]
-    for number, record in enumerate(records, start=first):
-        commit, subject, author, email, rest = record.split("\x02", 4)
-        files = tuple(name for name in rest.strip("\n").replace("\n", "\0").split("\0") if name)
-        patches.append(
-            Patch(
-                number=number, subject=subject, author=author, email=email,
-                files=files, commit=commit,
-            )
-        )  # fmt: skip
-    return tuple(patches)
-
-
 # --------------------------------------------------------------------------- apply
+
+THREE_WAY = "applied with a three-way merge: {} is not as the patches have it before them"
+WHITESPACE = (
+    "the mail's white space is damaged (tabs or blanks changed on the way): the sender avoids that "
+    "with `git send-email`, never with copy and paste or an editor that wraps lines"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied(Revision):
+    """A series as it came out: its commits, and what is to be said of them."""
+
+    commits: tuple[Commit, ...] = ()
+    three_way: bool = False
 
 
 def apply(
@@ -277,42 +198,139 @@ def apply(
     """The kernel of `plan` on top of the commit `on`, as a commit in the tree's repository.
 
     The same series on the same commit always gives the same commit: git's committer is
-    fixed and the date is the author's. What git says goes to `log`.
+    fixed and the date is the author's. What git says goes to `log`. A series of mails gives
+    an `Applied`; it does not apply where a path of it is not safe.
     """
     at = Git(git_dir=tree.repository, scope=scope)
     commit = plan.commit or on
+    applied: _Done | None = None
     if plan.commit is None and plan.series is not None:
-        done = _am(tree, plan.name, plan.series, on=on, log=log, scope=scope)
+        done = _apply_mails(tree, plan.name, plan.series, on=on, log=log, scope=scope)
         if isinstance(done, ApplyFailure):
             return done
-        commit = done
+        applied, commit = done, done.commit
     changed = at.output("diff-tree", "-r", "-z", "--name-only", "--no-renames", on, commit)
-    return Revision(
+    made = Revision(
         kernel=plan.name,
         role=plan.role,
         commit=commit,
         tree_id=at.text("rev-parse", "--verify", f"{commit}^{{tree}}"),
         files_changed=tuple(changed.decode(errors="surrogateescape").split("\0")[:-1]),
     )
+    if applied is None:
+        return made
+    words = vars(made) | {"commits": applied.commits, "problems": applied.problems}
+    return Applied(**words, three_way=applied.three_way)
 
 
-def _am(
+@dataclass(frozen=True, kw_only=True)
+class _Done:
+    commit: str
+    commits: tuple[Commit, ...]
+    problems: tuple[str, ...]
+    three_way: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    """One `git am`: the commit it came to, or the number of the patch at which it stopped."""
+
+    reply: Reply
+    commit: str = ""
+    number: int = 0
+
+
+def _apply_mails(
     tree: Tree, kernel: str, series: Series, *, on: str, log: Path, scope: Scope
-) -> str | ApplyFailure:
+) -> _Done | ApplyFailure:
+    told = pathsafety.examine([(p.number, diffs.of_mail(p.mail)) for p in series.patches])
+    if bad := pathsafety.refused(told):
+        return _unsafe(bad, kernel, series, log)
+    am = partial(_am, tree, series, on=on, log=log, scope=scope)
+    plain = am()
+    found = plain if plain.commit else am("--3way")
+    at = Git(git_dir=tree.repository, scope=scope)
+    commits = read_commits(at, on, found.commit) if found.commit else ()
+    if len(commits) != len(series.patches):
+        return _explained(plain, found, am, kernel=kernel, series=series, log=log)
+    came_out = pathsafety.examine(as_changes(commits))
+    if bad := pathsafety.refused(came_out):
+        return _unsafe(bad, kernel, series, log)
+    three_way = not plain.commit
+    where = refusal(plain.reply, kernel=kernel, series=series, number=plain.number, log=log)
+    problems = (
+        *((THREE_WAY.format(pathsafety.visible(where.file) or on[:12]),) if three_way else ()),
+        *faithful.claims(series),
+        *faithful.compare(series, commits),
+        *(str(each) for each in told),
+    )
+    return _Done(commit=found.commit, commits=commits, problems=problems, three_way=three_way)
+
+
+def _am(tree: Tree, series: Series, *options: str, on: str, log: Path, scope: Scope) -> _Attempt:
     with caches.making(tree.repository / "ktrial", "am") as folder:
         mails = [folder / f"{number:04}.eml" for number in range(1, len(series.patches) + 1)]
         for mail, patch in zip(mails, series.patches, strict=True):
             mail.write_bytes(patch.mail)
         with repository.detached(tree.repository, on, folder=folder, scope=scope) as at:
-            words = ("am", "--committer-date-is-author-date", "--patch-format=mbox")
+            if options:
+                _lay_out(at, series)
+            words = ("am", "--committer-date-is-author-date", "--patch-format=mbox", *options)
             reply = at.run(*words, *map(str, mails))
             _log(log, [*words, *(mail.name for mail in mails)], reply)
             if reply.ok:
-                return at.text("rev-parse", "--verify", "HEAD^{commit}")
+                return _Attempt(reply=reply, commit=at.text("rev-parse", "--verify", "HEAD"))
             if not (at.git_dir / "rebase-apply").is_dir() or not series.patches:
                 raise repository.failure(("am",), reply.words)
             number = int((at.git_dir / "rebase-apply" / "next").read_text())
-    return refusal(reply, kernel=kernel, series=series, number=number, log=log)
+    return _Attempt(reply=reply, number=number)
+
+
+def _lay_out(at: Git, series: Series) -> None:
+    """Have the files that the patches find. `git apply` lays out one that it misses, but does not
+    note its time in the index where it then fails; to the merge it looks changed by hand."""
+    found = {each.old for patch in series.patches for each in diffs.of_mail(patch.mail)}
+    names = "\0".join(filter(None, found)).encode(errors="surrogateescape")
+    at.run("checkout-index", "--quiet", "--force", "-u", "-z", "--stdin", stdin=names)
+
+
+def _unsafe(bad: pathsafety.Hazard, kernel: str, series: Series, log: Path | None) -> ApplyFailure:
+    patch = next(each for each in series.patches if each.number == bad.number)
+    return ApplyFailure(
+        kernel=kernel,
+        patch=patch,
+        of=len(series.patches),
+        file=pathsafety.visible(bad.path),
+        hunk="",
+        words=str(bad),
+        log=log,
+    )
+
+
+def _explained(
+    plain: _Attempt,
+    merged: _Attempt,
+    am: Callable[[str], _Attempt],
+    *,
+    kernel: str,
+    series: Series,
+    log: Path,
+) -> ApplyFailure:
+    """Why a series does not apply, told from what became of other ways, none of which is taken."""
+    if plain.commit or merged.commit:
+        words = "git made fewer commits than there are patches: the tree has some of them already"
+        failure = refusal(
+            plain.reply, kernel=kernel, series=series, number=plain.number or 1, log=log
+        )
+        return replace(failure, words=f"{failure.words}\n{words}".strip())
+    failure = refusal(plain.reply, kernel=kernel, series=series, number=plain.number, log=log)
+    lenient = am("--ignore-whitespace")
+    if lenient.commit or lenient.number > plain.number:
+        return replace(failure, words=f"{failure.words}\n{WHITESPACE}")
+    if conflict := re.search(r"^CONFLICT .*$", merged.reply.text, re.M):
+        tried = f"a three-way merge does not help: {conflict[0]}"
+        return replace(failure, words=f"{failure.words}\n{tried}")
+    return failure
 
 
 def _log(log: Path, words: Iterable[str], reply: Reply) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
@@ -12,11 +12,12 @@ from pathlib import Path
 class Source:
     """A repository of the user: `git_dir` knows HEAD, `common_dir` objects and branches.
 
-    They differ in a linked worktree.
+    They differ in a linked worktree. `work_tree`: where its files lie, None for a bare one.
     """
 
     git_dir: Path
     common_dir: Path
+    work_tree: Path | None = None
 
     @property
     def objects(self) -> Path:
@@ -30,7 +31,8 @@ def find(path: Path) -> Source | None:
         for candidate in (folder / ".git", folder):
             git_dir = _follow(candidate)
             if git_dir and (source := _as_source(git_dir)):
-                return source
+                inside = candidate.name == ".git" and candidate != folder
+                return replace(source, work_tree=folder if inside else None)
     return None
 
 

@@ -15,9 +15,10 @@ import pytest
 from pipeline import repository
 from pipeline.errors import Cancelled, InfraError, UserError
 from pipeline.model import ApplyFailure, KernelPlan, Patch, Revision, Role, Series, Tree, TreeSpec
+from pipeline.ranges import read_range
 from pipeline.scope import Scope
 from pipeline.series import read_files
-from pipeline.tree import apply, open_tree, read_range
+from pipeline.tree import apply, open_tree
 from tests.conftest import QuietStep
 from tests.minikernel_repo import (
     IDENTITY,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pipeline.model import Patch, Series
+from pipeline.ranges import read_commits
 from pipeline.repository import Reply
-from pipeline.tree import read_commits, read_version, refusal
+from pipeline.tree import read_version, refusal
 
 
 @pytest.mark.parametrize(
