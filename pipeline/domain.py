@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import jinja2
 
-from pipeline.model import Accelerator, Architecture, GuestShape
+from pipeline import shapes
+from pipeline.model import Accelerator, Architecture, GuestShape, NumaCell
 
 TEMPLATE = Path(__file__).with_name("data") / "domain.xml.j2"
 
-# Both devices sit on the root bus, where the kernel finds them without walking bridges.
+# The devices sit on the root bus, where the kernel finds them without walking bridges.
 RNG_SLOT = 3
 NETWORK_SLOT = 4
+DISK_SLOT = 5
+
+# Debian's EDK2 builds (qemu-efi-aarch64). Without a variable store of its own nothing is written.
+FIRMWARE = {"aarch64": Path("/usr/share/AAVMF/AAVMF_CODE.fd")}
+BIOS = {"aarch64": Path("/usr/share/qemu-efi-aarch64/QEMU_EFI.fd")}  # the same, for -bios
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +30,8 @@ class GuestSpec:
 
     `cmdline` is put behind the kernel arguments that every guest has. `ssh_port` 0 lets
     the host choose a free one (`Guest.ssh_port` tells which). Without `network` the guest
-    has no network card, and the host no port that leads to it.
+    has no network card, and the host no port that leads to it. `disk`: a qcow2 file that the
+    guest may write.
     """
 
     name: str
@@ -41,22 +49,101 @@ class GuestSpec:
     disk: Path | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class CpuModel:
+    """A CPU model of QEMU's, and what is switched on or off in it ("pauth-impdef=on,-avx2")."""
+
+    name: str
+    options: str
+
+
+def cpu_model(spec: GuestSpec) -> CpuModel:
+    """The shape's CPU where it names one for the architecture, else the accelerator's; that for
+    sockets with more than one vCPU may be another."""
+    models, per = spec.architecture.cpu, shapes.topology(spec.shape)
+    plain = models[spec.accelerator.name]
+    levels = models.get(f"{spec.accelerator.name}-levels", plain)
+    usual = levels if per.vcpus > per.sockets else plain
+    name, _, options = spec.shape.cpu.get(spec.architecture.name, usual).partition(",")
+    return CpuModel(name=name, options=options)
+
+
+def firmware(spec: GuestSpec) -> bool:
+    """Whether the guest boots through UEFI firmware."""
+    return spec.architecture.name in spec.shape.firmware
+
+
 def kernel_arguments(spec: GuestSpec) -> tuple[str, ...]:
     """The kernel command line. `panic=-1` resets at once, which ends a guest that may not
     reboot; `oops=panic` because a kernel that has oopsed proves nothing any more."""
+    held_back = shapes.held_back(spec.shape, spec.architecture)
     return (
         f"console={spec.architecture.console}",
         spec.architecture.earlycon,
         "panic=-1",
         "oops=panic",
         "rdinit=/init",
+        *([f"maxcpus={spec.shape.vcpus}"] if held_back else []),
         *spec.shape.cmdline,
         *spec.cmdline,
     )
 
 
 def extra_arguments(spec: GuestSpec) -> tuple[str, ...]:
-    """QEMU arguments for what libvirt's XML cannot say: a network that only lets ssh in."""
+    """QEMU arguments for what libvirt's XML cannot say; QEMU merges them with libvirt's own."""
+    return (*_cpu_options(spec), *_beyond_libvirt(spec), *_network(spec))
+
+
+def _cpu_options(spec: GuestSpec) -> tuple[str, ...]:
+    """libvirt knows few of the switches of Arm CPUs, and none of those of `max` under TCG."""
+    model = cpu_model(spec)
+    return ("-cpu", f"{model.name},{model.options}") if model.options else ()
+
+
+def _beyond_libvirt(spec: GuestSpec) -> Iterator[str]:
+    """What `_told` keeps from libvirt, in QEMU's words."""
+    shape, told = spec.shape, _told(spec.shape)
+    if told == shape:
+        return
+    yield from ("-smp", _smp(spec))
+    if told.numa != shape.numa:
+        for number, cell in enumerate(shape.numa):
+            if not cell.memory:
+                yield from ("-numa", _node(number, cell))
+        yield from _distances(shape)
+
+
+def _told(shape: GuestShape) -> GuestShape:
+    """The shape as libvirt gets to know it.
+
+    Clusters: libvirt has a word for them from 10.1 on, QEMU's `virt` has them from 7.0 on.
+    Cells without memory, which come last (`shapes.check`): libvirt 9.0 makes a memory backend
+    of 0 bytes for one, which QEMU refuses, and it gives vCPUs without a cell to the first; so
+    it is told of neither.
+    """
+    per = shapes.topology(shape)
+    with_memory = tuple(cell for cell in shape.numa if cell.memory)
+    if with_memory != shape.numa:
+        vcpus = sum(len(shapes.parse_list(cell.cpus)) for cell in with_memory)
+        return replace(
+            shape,
+            vcpus=vcpus,
+            max_vcpus=vcpus,
+            numa=tuple(replace(cell, distances=()) for cell in with_memory),
+            sockets=vcpus,
+            dies=0,
+            clusters=0,
+            cores=0,
+            threads=0,
+        )
+    if per.clusters > 1:
+        return replace(shape, clusters=0, cores=per.cores * per.clusters)
+    return shape
+
+
+def _network(spec: GuestSpec) -> tuple[str, ...]:
+    """A network that only lets ssh in. Port forwarding in <interface type="user"> needs the
+    passt backend (libvirt 9.0), slirp's does not."""
     if not spec.network:
         return ()
     forward = f"hostfwd=tcp:127.0.0.1:{spec.ssh_port}-:22"
@@ -68,16 +155,44 @@ def extra_arguments(spec: GuestSpec) -> tuple[str, ...]:
     )
 
 
+def _smp(spec: GuestSpec) -> str:
+    """Every level is named: QEMU's own guess at those left out changed in 6.2."""
+    shape, per = spec.shape, shapes.topology(spec.shape)
+    words = [
+        str(shapes.present_vcpus(shape, spec.architecture)),
+        f"maxcpus={shape.max_vcpus}",
+        f"sockets={per.sockets}",
+        *([f"dies={per.dies}"] if per.dies > 1 else []),
+        *([f"clusters={per.clusters}"] if per.clusters > 1 else []),
+        f"cores={per.cores}",
+        f"threads={per.threads}",
+    ]
+    return ",".join(words)
+
+
 def render(spec: GuestSpec) -> str:
     """The domain XML of a guest, for libvirt 9.0 and newer."""
+    told = _told(spec.shape)
     return _template().render(
         spec=spec,
         cmdline=" ".join(kernel_arguments(spec)),
-        cpu=spec.architecture.cpu[spec.accelerator.name],
+        cpu=cpu_model(spec).name,
+        shape=told,
+        present=shapes.present_vcpus(told, spec.architecture),
+        topology=shapes.topology(told),
+        cells=shapes.cells(told),
+        distances=shapes.distances(told) if _has_distances(told) else (),
+        firmware=FIRMWARE.get(spec.architecture.name) if firmware(spec) else None,
+        acpi=spec.architecture.acpi or firmware(spec),
         emulator=spec.emulator or f"/usr/bin/{spec.architecture.qemu}",
         rng_slot=RNG_SLOT,
+        disk_slot=DISK_SLOT,
         arguments=extra_arguments(spec),
     )
+
+
+def _has_distances(shape: GuestShape) -> bool:
+    return any(cell.distances for cell in shapes.cells(shape))
 
 
 @cache
@@ -90,19 +205,60 @@ def _template() -> jinja2.Template:
 
 def by_hand(spec: GuestSpec) -> tuple[str, ...]:
     """A plain QEMU command that boots the same guest with its console on the terminal."""
-    shape, architecture = spec.shape, spec.architecture
+    architecture = spec.architecture
     machine = architecture.machine
     if architecture.gic and spec.accelerator.name == "tcg":
         machine += f",gic-version={architecture.gic}"
+    model = cpu_model(spec)
     return (
         str(spec.emulator or architecture.qemu),
         *("-machine", machine, "-accel", spec.accelerator.name),
-        *("-cpu", architecture.cpu[spec.accelerator.name]),
-        *("-smp", f"{shape.vcpus},maxcpus={shape.max_vcpus}", "-m", f"{shape.memory}M"),
+        *("-cpu", ",".join(filter(None, (model.name, model.options)))),
+        *("-smp", _smp(spec), "-m", _memory(spec.shape)),
+        *(("-bios", str(BIOS[architecture.name])) if firmware(spec) else ()),
+        *_numa(spec.shape),
         *("-nodefaults", "-no-user-config", "-no-reboot", "-nographic", "-serial", "mon:stdio"),
         *("-kernel", str(spec.kernel), "-initrd", str(spec.initrd)),
         *("-append", " ".join(kernel_arguments(spec))),
         *("-object", "rng-random,id=rng0,filename=/dev/urandom"),
         *("-device", f"virtio-rng-pci,rng=rng0,bus=pcie.0,addr={RNG_SLOT:#x}"),
-        *extra_arguments(spec),
+        *_disk(spec),
+        *_network(spec),
+    )
+
+
+def _memory(shape: GuestShape) -> str:
+    if not shape.max_memory:
+        return f"{shape.memory}M"
+    return f"{shape.memory}M,slots={shape.memory_slots},maxmem={shape.max_memory}M"
+
+
+def _numa(shape: GuestShape) -> Iterator[str]:
+    for number, cell in enumerate(shapes.cells(shape)):
+        if cell.memory:
+            yield from ("-object", f"memory-backend-ram,id=ram{number},size={cell.memory}M")
+        yield from ("-numa", _node(number, cell))
+    yield from _distances(shape)
+
+
+def _node(number: int, cell: NumaCell) -> str:
+    cpus = "".join(f",cpus={part}" for part in cell.cpus.split(",") if part)
+    return f"node,nodeid={number}{cpus}" + (f",memdev=ram{number}" if cell.memory else "")
+
+
+def _distances(shape: GuestShape) -> Iterator[str]:
+    table = shapes.distances(shape) if _has_distances(shape) else ()
+    for source, row in enumerate(table):
+        for target, value in enumerate(row):
+            yield from ("-numa", f"dist,src={source},dst={target},val={value}")
+
+
+def _disk(spec: GuestSpec) -> tuple[str, ...]:
+    if spec.disk is None:
+        return ()
+    return (
+        "-drive",
+        f"file={spec.disk},format=qcow2,if=none,id=disk0,cache=unsafe",
+        "-device",
+        f"virtio-blk-pci,drive=disk0,bus=pcie.0,addr={DISK_SLOT:#x}",
     )

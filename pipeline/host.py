@@ -49,10 +49,17 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return found.group(1) if found else platform.machine()
 
 
-def memory(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Bytes of memory that new processes may have (MemAvailable)."""
+def memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes of memory that new processes may have: MemAvailable, or what a container (cgroup v2,
+    which sees its own limit at the top) has left of its limit where that is less."""
     found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else 0
+    available = int(found.group(1)) * 1024 if found else 0
+    try:
+        limit = int((cgroup / "memory.max").read_text())
+        used = int((cgroup / "memory.current").read_text())
+    except (OSError, ValueError):  # none, or "max"
+        return available
+    return min(available, max(0, limit - used))
 
 
 def free_disk(path: Path) -> int:

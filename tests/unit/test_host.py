@@ -38,3 +38,11 @@ def test_a_cpu_without_a_name(tmp_path: Path) -> None:
 def test_memory_is_what_may_be_had(tmp_path: Path) -> None:
     (tmp_path / "m").write_text("MemTotal:  9 kB\nMemFree:  1 kB\nMemAvailable:    2048 kB\n")
     assert host.memory(tmp_path / "m") == 2 << 20
+
+
+def test_memory_of_a_container(tmp_path: Path) -> None:
+    (tmp_path / "m").write_text("MemAvailable:    2048 kB\n")
+    (tmp_path / "memory.current").write_text(f"{1 << 20}\n")
+    for limit, expected in (("max", 2 << 20), (3 << 19, 1 << 19), (1 << 10, 0), (1 << 40, 2 << 20)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        assert host.memory(tmp_path / "m", tmp_path) == expected
