@@ -1,74 +1,112 @@
-"""One boot of one kernel: compose the initramfs, start the guest, run the steps, read numbers."""
+"""One boot of one kernel: compose the initramfs, start the guest, run its program, read numbers.
+
+A guest whose QEMU died says nothing of the kernel: it is booted once more, afresh.
+"""
 
 from __future__ import annotations
 
-import shlex
+import shutil
 import time
 import uuid
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from pipeline import domain, image, initramfs, keys, metrics, results, workload
+from pipeline import (
+    acpitables,
+    guestview,
+    image,
+    keys,
+    metrics,
+    repeat,
+    results,
+    tablecache,
+    workload,
+)
+from pipeline.actor import Setting
 from pipeline.catalog import Catalog
 from pipeline.domain import GuestSpec
-from pipeline.guest import GuestEnd
+from pipeline.errors import InfraError
 from pipeline.hypervisor import Hypervisor
 from pipeline.model import (
     Accelerator,
+    Action,
     BootId,
     BootResult,
     Build,
+    Cell,
+    EventResult,
     Image,
     Output,
     ProbeSpec,
     Reading,
     Sample,
     Scenario,
+    Stop,
     WorkloadRun,
 )
 from pipeline.progress import Step
 from pipeline.results import Folder
 from pipeline.scope import Scope
-from pipeline.transport import Carried, OverConsole, OverSsh, Transport
+from pipeline.transport import Carried, OverConsole, OverSsh, Program, Transport
 
 # Generous: a slow host must not turn a good kernel into a hang. A guest that says nothing
 # more for SILENCE is given up long before; both are per accelerator.
 BOOT_SECONDS = {"kvm": 60.0, "tcg": 240.0}
 SILENCE_SECONDS = {"kvm": 15.0, "tcg": 40.0}
-# A boot as a whole, on top of what its steps may take.
+# A boot as a whole, on top of what its steps may take; and what an event may.
 SLACK_SECONDS = 60.0
-BY_HAND_PORT = 2222
+EVENT_SECONDS = 60.0
+LOCKDEP = "CONFIG_LOCKDEP=y"
+OVERRIDE_SYMBOL = "CONFIG_ACPI_TABLE_UPGRADE=y"
+# Memory that is to go again must hold nothing that cannot be moved.
+GIVES_MEMORY_BACK = {Action.MEMORY_REMOVE, Action.MEMORY_OFFLINE}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BootJob:
-    """What to boot, with what."""
+    """What to boot, with what. `expected_seconds`: of the workload, None where nobody knows."""
 
     boot: BootId
     build: Build
     image: Image
     accelerator: Accelerator
+    expected_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Account:
     """What a boot came to, before it is written down."""
 
-    end: GuestEnd
-    outputs: tuple[Output, ...]
+    carried: Carried
     started: float
     ready: float | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """A guest's definition and what was made for it. `tables`: an archive in front of the
+    initramfs, empty where there is none."""
+
+    spec: GuestSpec
+    way: Transport
+    program: Program
+    tables: bytes = b""
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Booter:
-    """Runs the boots of one run; the keys are the run's own."""
+    """Runs the boots of one run; the keys are the run's own. `cache`: the cache's folder."""
 
     folder: Folder
     shelf: Catalog
     scenario: Scenario
+    cache: Path
     over: str = "ssh"
+    _took: dict[Cell, float] = field(default_factory=dict, compare=False)  # seconds of a workload
 
     @cached_property
     def keys(self) -> keys.Keys:
@@ -81,42 +119,77 @@ class Booter:
     def _workload_of(self, label: str) -> WorkloadRun | None:
         return next((run for run in self.scenario.workloads if run.label == label), None)
 
-    def run(self, job: BootJob, hypervisor: Hypervisor, *, scope: Scope, step: Step) -> BootResult:
-        """Boot, run, power off. What the guest does wrong is in the result.
+    def run(
+        self, job: BootJob, hypervisor: Hypervisor, *, scope: Scope, step: Step
+    ) -> tuple[BootResult, ...]:
+        """Boot, run, power off; once more where QEMU died. The last attempt counts.
+
+        What the guest does wrong is in the result.
 
         Raises:
             InfraError: libvirt or QEMU refuses to start the guest.
             Cancelled: the run was cancelled; the guest is gone.
         """
+        first = self._attempt(job, hypervisor, scope=scope, step=step)
+        if first.stop is not Stop.INFRA:
+            return (first,)
+        again = replace(job, boot=replace(job.boot, boot=job.boot.boot + 1))
+        try:
+            return (first, self._attempt(again, hypervisor, scope=scope, step=step))
+        except InfraError as error:
+            note = f"a second attempt did not start: {error}"
+            return (replace(first, notes=(*first.notes, note)),)
+
+    def _attempt(
+        self, job: BootJob, hypervisor: Hypervisor, *, scope: Scope, step: Step
+    ) -> BootResult:
         here = self.folder.boot(job.boot)
-        run = self._workload_of(job.boot.cell.workload)
-        steps = workload.steps(run, self.probes)
+        program = self._program(job)
+        seconds = sum(each.deadline for each in program.steps)
         whole = scope.child(
             BOOT_SECONDS[job.accelerator.name]
-            + sum(each.deadline for each in steps)
+            + seconds
+            + EVENT_SECONDS * len(program.events)
             + SLACK_SECONDS
         )
-        initrd = hypervisor.root / f"{uuid.uuid4().hex}.initrd"
-        try:
-            way = self._transport(run)
-            spec = self._spec(job, here, initrd, way)
-            self._write_recipe(job, spec, here, way)
-            account = self._guest(job, spec, hypervisor, way, scope=whole, step=step)
-        finally:
-            initrd.unlink(missing_ok=True)
-        self._write_outputs(account.outputs, here)
-        return self._result(job, account, run, here)
+        stem = hypervisor.root / uuid.uuid4().hex
+        with _files(stem) as (initrd, overlay):
+            made = self._made(job, program, here, initrd)
+            if job.image.disk is not None:
+                repeat.lay_over(job.image, overlay, scope=whole)
+                made = replace(made, spec=replace(made.spec, disk=overlay))
+            if self._wants_tables(job, made.spec):
+                made = self._with_tables(job, made, hypervisor, scope=whole, step=step)
+            self._keep_recipe(job, made, here)
+            account = self._guest(job, made, hypervisor, scope=whole, step=step)
+        self._write_outputs(account.carried.outputs, here)
+        self._remember(job, account)
+        return self._result(job, made, account, here)
 
     # ------------------------------------------------------------------ before
 
-    def _transport(self, run: WorkloadRun | None) -> Transport:
-        if self.over == "console":
-            return OverConsole(run=run, probes=self.probes)
-        return OverSsh(keys=self.keys, run=run, probes=self.probes)
+    def _program(self, job: BootJob) -> Program:
+        cell = job.boot.cell
+        expected = job.expected_seconds
+        return Program(
+            run=self._workload_of(cell.workload),
+            probes=self.probes,
+            events=self.scenario.events_in(cell.guest),
+            expected=self._took.get(cell) if expected is None else expected,
+        )
 
-    def _spec(self, job: BootJob, here: Path, initrd: Path, way: Transport) -> GuestSpec:
+    def _remember(self, job: BootJob, account: _Account) -> None:
+        """How long the workload took, for the events of the boots that follow."""
+        for output in account.carried.outputs:
+            if output.source == job.boot.cell.workload and output.exit_status == 0:
+                self._took[job.boot.cell] = output.seconds
+
+    def _made(self, job: BootJob, program: Program, here: Path, initrd: Path) -> _Made:
+        way: Transport = OverSsh(keys=self.keys, program=program)
+        if self.over == "console":
+            way = OverConsole(program=program)
         image.compose(job.image, modules=job.build.modules, files=way.files(), target=initrd)
-        return GuestSpec(
+        spec = GuestSpec(
             name=job.boot.name,
             uuid=str(uuid.uuid4()),
             architecture=self.shelf.architecture(job.boot.cell.architecture),
@@ -127,86 +200,129 @@ class Booter:
             console=here / "console.log",
             network=way.network,
         )
+        return _Made(spec=spec, way=way, program=program)
 
-    def _write_recipe(self, job: BootJob, spec: GuestSpec, here: Path, way: Transport) -> None:
-        """The domain, the steps, and a script that boots the same guest by hand."""
-        results.write(here / "domain.xml", domain.render(spec))
-        run = self._workload_of(job.boot.cell.workload)
-        lines = [
-            f"# {each.source}, {each.phase.value}\n{each.command}\n"
-            for each in workload.steps(run, self.probes)
-        ]
-        results.write(
-            here / "steps.sh", "# What was run in the guest, in this order.\n\n" + "\n".join(lines)
-        )
-        up = Path("../../..")
-        parts = self._parts(job, here, way)
-        by_hand = f"ssh -i {up}/guest/key -p {BY_HAND_PORT} root@127.0.0.1 sh < steps.sh"
-        own = replace(
-            spec,
-            kernel=up / self._kept_build(job).relative_to(self.folder.root) / job.build.image.name,
-            initrd=Path("initrd.img"),
-            ssh_port=BY_HAND_PORT,
-        )
-        results.write(
-            here / "repeat.sh",
-            "#!/bin/sh\n# Boots this guest by hand; its console is the terminal.\n"
-            f"# {by_hand if way.network else 'It runs its steps by itself and powers off.'}\n"
-            'cd "$(dirname "$0")" || exit 1\n'
-            f"cat {shlex.join(str(up / part) for part in parts)} > initrd.img\n"
-            f"exec {shlex.join(domain.by_hand(own))}\n",
-        )
-        (here / "repeat.sh").chmod(0o755)
+    # ------------------------------------------------------------------ firmware tables
 
-    def _kept_build(self, job: BootJob) -> Path:
-        return self.folder.build(job.boot.cell.architecture, job.boot.kernel)
+    def _wants_tables(self, job: BootJob, spec: GuestSpec) -> bool:
+        """Whether this kernel only sees vCPUs that may come where the tables say so."""
+        return (
+            self.scenario.table_override
+            and spec.accelerator.name == "tcg"
+            and spec.architecture.vcpu_hotplug
+            and spec.shape.max_vcpus > spec.shape.vcpus
+            and acpitables.needed(job.build.release)
+        )
 
-    def _parts(self, job: BootJob, here: Path, way: Transport) -> list[Path]:
-        """The archives of the initramfs, kept in the run's folder; relative to that."""
-        guest = results.made(self.folder.root / "guest")
-        kept = [guest / f"{job.image.name}.{job.image.architecture}.cpio"]
-        results.link(job.image.path, kept[0])
-        if job.build.modules:
-            kept.append(self._kept_build(job) / job.build.modules.name)
-            results.link(job.build.modules, kept[-1])
-        kept.append(here / "guest-files.cpio")
-        files = [
-            initramfs.file(path, given.data, given.mode)
-            for path, given in sorted(way.files().items())
-        ]
-        kept[-1].write_bytes(initramfs.archive(files))
-        key = guest / "key"
-        key.touch(mode=0o600)
-        key.write_text(self.keys.private)
-        return [path.relative_to(self.folder.root) for path in kept]
+    def _with_tables(
+        self, job: BootJob, made: _Made, hypervisor: Hypervisor, *, scope: Scope, step: Step
+    ) -> _Made:
+        """With the tables in front of the initramfs, or with a note of why they are not."""
+        symbols = job.build.config.read_text(encoding="utf-8").splitlines()
+        if OVERRIDE_SYMBOL not in symbols:
+            return _without(made, f"the kernel has no {OVERRIDE_SYMBOL}")
+        if LOCKDEP in symbols:
+            return _without(made, "replaced tables would switch off this kernel's lockdep")
+
+        def read() -> str:
+            step.note("reading the firmware's tables")
+            return self._read_tables(job, made, hypervisor, scope=scope)
+
+        try:
+            tables = tablecache.tables(made.spec, read, cache_folder=self.cache, scope=scope)
+        except InfraError as error:
+            return _without(made, str(error))
+        archive = acpitables.archive(tables)
+        plain = made.spec.initrd.with_suffix(".plain")
+        made.spec.initrd.rename(plain)
+        with made.spec.initrd.open("wb") as out, plain.open("rb") as source:
+            out.write(archive)
+            shutil.copyfileobj(source, out)
+        plain.unlink()
+        return replace(made, tables=archive, notes=(*made.notes, acpitables.NOTE))
+
+    def _read_tables(
+        self, job: BootJob, made: _Made, hypervisor: Hypervisor, *, scope: Scope
+    ) -> str:
+        """What `tablecache.COMMAND` prints in a guest of this shape that has its own tables."""
+        name = job.accelerator.name
+        way = OverSsh(keys=self.keys, program=Program(run=None, probes=()))
+        initrd = made.spec.initrd.with_suffix(".reader")
+        image.compose(job.image, modules=None, files=way.files(), target=initrd)
+        spec = replace(
+            made.spec,
+            name=f"{made.spec.name}.tables",
+            uuid=str(uuid.uuid4()),
+            initrd=initrd,
+            console=made.spec.console.with_name("console-of-tables.log"),
+            network=True,
+        )
+        if spec.disk is not None:  # whatever this guest writes is not for the other
+            spec = replace(spec, disk=initrd.with_suffix(".reader-disk"))
+            assert spec.disk is not None
+            repeat.lay_over(job.image, spec.disk, scope=scope)
+        with hypervisor.guest(spec, scope=scope) as guest:
+            end = guest.wait_ready(scope.child(BOOT_SECONDS[name]), silence=SILENCE_SECONDS[name])
+            if end is not None:
+                raise InfraError(f"no guest to read firmware tables from: {end.reason}")
+            with way.session(guest) as session:
+                reply = session.run(tablecache.COMMAND, scope=scope.child(BOOT_SECONDS[name]))
+        if not reply.ok:
+            raise InfraError(f"the guest shows no firmware tables: {reply.problem or reply.text}")
+        return reply.text
+
+    def _keep_recipe(self, job: BootJob, made: _Made, here: Path) -> None:
+        """What was booted, and a script that does it again."""
+        repeat.write(
+            repeat.Recipe(
+                spec=made.spec,
+                build=job.build,
+                kept=self.folder.build(job.boot.cell.target, job.boot.kernel),
+                image=job.image,
+                files=made.way.files(),
+                steps=made.program.steps,
+                tables=made.tables,
+                key=self.keys.private,
+            ),
+            self.folder,
+            here,
+        )
 
     # ------------------------------------------------------------------ the guest
 
     def _guest(
-        self,
-        job: BootJob,
-        spec: GuestSpec,
-        hypervisor: Hypervisor,
-        way: Transport,
-        *,
-        scope: Scope,
-        step: Step,
+        self, job: BootJob, made: _Made, hypervisor: Hypervisor, *, scope: Scope, step: Step
     ) -> _Account:
         name = job.accelerator.name
-        with hypervisor.guest(spec, scope=scope) as guest:
+        gives_back = any(each.action in GIVES_MEMORY_BACK for each in made.program.events)
+        setting = Setting(
+            shape=made.spec.shape,
+            architecture=made.spec.architecture,
+            accelerator=name,
+            overridden=bool(made.tables),
+            zone="online_movable" if gives_back else "online",
+        )
+        with hypervisor.guest(made.spec, scope=scope) as guest:
             step.note("booting")
             end = guest.wait_ready(scope.child(BOOT_SECONDS[name]), silence=SILENCE_SECONDS[name])
             carried = (
-                way.carry(guest, scope=scope, step=step)
+                made.way.carry(guest, setting, scope=scope, step=step)
                 if end is None
-                else Carried(outputs=(), end=end)
+                else Carried(
+                    outputs=(),
+                    end=end,
+                    events=tuple(
+                        EventResult(label=each.label, reason="the guest did not get ready")
+                        for each in made.program.events
+                    ),
+                )
             )
-            return _Account(
-                end=carried.end,
-                outputs=carried.outputs,
-                started=guest.started,
-                ready=guest.ready_at,
-            )
+        # A disk that cannot be booted is no fault of the kernel.
+        wrong = image.fault(made.spec.console.read_text(errors="replace"))
+        if wrong and guest.ready_at is None:
+            end = replace(carried.end, stop=Stop.INFRA, reason=f"the image: {wrong}")
+            carried = replace(carried, end=end)
+        return _Account(carried=carried, started=guest.started, ready=guest.ready_at)
 
     # ------------------------------------------------------------------ after
 
@@ -221,23 +337,23 @@ class Booter:
             return run.spec.readings
         return next((probe.readings for probe in self.probes if probe.name == source), ())
 
-    def _result(
-        self, job: BootJob, account: _Account, run: WorkloadRun | None, here: Path
-    ) -> BootResult:
+    def _result(self, job: BootJob, made: _Made, account: _Account, here: Path) -> BootResult:
         samples: list[Sample] = []
         problems: list[str] = []
-        for output in account.outputs:
-            found, trouble = metrics.read(self._readings(output.source, run), output)
+        carried, end = account.carried, account.carried.end
+        differences, known = against_shape(made.spec, carried.outputs)
+        for output in carried.outputs:
+            found, trouble = metrics.read(self._readings(output.source, made.program.run), output)
             samples += found
             problems += trouble
-        if account.end.qemu_log_tail:
-            results.write(here / "qemu.log", account.end.qemu_log_tail + "\n")
+        if end.qemu_log_tail:
+            results.write(here / "qemu.log", end.qemu_log_tail + "\n")
         return BootResult(
             boot=job.boot,
-            stop=account.end.stop,
-            reason=account.end.reason,
-            findings=account.end.findings,
-            outputs=account.outputs,
+            stop=end.stop,
+            reason=end.reason,
+            findings=end.findings,
+            outputs=carried.outputs,
             samples=tuple(samples),
             problems=tuple(problems),
             accelerator=job.accelerator,
@@ -245,4 +361,37 @@ class Booter:
             ready=account.ready,
             ended=time.time(),
             folder=here,
+            differences=differences,
+            events=carried.events,
+            notes=(*made.notes, *known),
         )
+
+
+def against_shape(
+    spec: GuestSpec, outputs: tuple[Output, ...]
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """In what the guest saw itself different from its shape (None where it was not read), and
+    in what for a known cause."""
+    for output in outputs:
+        if output.source == workload.SHAPE and output.exit_status == 0:
+            try:
+                view = guestview.parse(output.text)
+            except ValueError as error:
+                return (str(error),), ()
+            what = (spec.shape, spec.architecture, view)
+            return guestview.differences(*what), guestview.known(*what)
+    return None, ()
+
+
+def _without(made: _Made, why: str) -> _Made:
+    return replace(made, notes=(*made.notes, f"firmware tables not replaced: {why}"))
+
+
+@contextmanager
+def _files(stem: Path) -> Iterator[tuple[Path, Path]]:
+    """The initramfs and the disk of one guest, gone with it."""
+    try:
+        yield stem.with_suffix(".initrd"), stem.with_suffix(".qcow2")
+    finally:
+        for path in stem.parent.glob(f"{stem.name}.*"):
+            path.unlink(missing_ok=True)

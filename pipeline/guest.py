@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from pipeline.console import Classifier, Family, first_cause
 from pipeline.domain import GuestSpec
@@ -80,6 +80,28 @@ class Handle:
         """The answer to a command of QEMU's human monitor; empty where there is none."""
         raise NotImplementedError
 
+    # What events do. Each raises InfraError where libvirt or QEMU refuses, or is gone.
+
+    def qmp(self, command: str, **arguments: object) -> Any:
+        """What QEMU returns to a command of its own protocol."""
+        raise NotImplementedError
+
+    def vcpus(self) -> int:
+        """How many vCPUs libvirt counts, which need not be how many there are (see `agree`)."""
+        raise NotImplementedError
+
+    def set_vcpus(self, count: int) -> None:
+        """Have so many vCPUs."""
+        raise NotImplementedError
+
+    def attach(self, xml: str) -> None:
+        """Add a device."""
+        raise NotImplementedError
+
+    def detach(self, alias: str) -> None:
+        """Ask the guest to let a device go; it has not yet, on return."""
+        raise NotImplementedError
+
 
 class Runs(Protocol):
     """A session, as far as shutting down needs it."""
@@ -121,6 +143,11 @@ class Guest:
         return self._port
 
     @property
+    def machine(self) -> Handle:
+        """The machine below, for events; it is gone when the guest is."""
+        return self._handle
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """What the kernel reported so far."""
         with self._change:
@@ -153,6 +180,15 @@ class Guest:
                 while not self._handle.stopped.wait(CANCEL_SECONDS):
                     if scope.cancelled or scope.expired or time.monotonic() > limit:
                         break
+        return self.end()
+
+    def give_up(self, why: str) -> GuestEnd:
+        """End a guest that does not answer any more; every wait for it is over."""
+        self._settle()
+        if first_cause(self.findings) or self._handle.stopped.is_set():
+            return self.end()
+        last = self._classifier.last_line or "nothing at all"
+        self._conclude(self._ended(Stop.HANG, f"{why}; the console's last line: {last}"))
         return self.end()
 
     def end(self) -> GuestEnd:
@@ -246,7 +282,7 @@ class Guest:
     def _judge(self) -> GuestEnd:
         cause = first_cause(self.findings)
         if cause:
-            return self._ended(Stop.KERNEL, f"{cause.kind}: {cause.title}")
+            return self._ended(Stop.KERNEL, cause.title)
         if not self._handle.stopped.is_set():
             return self._ended(Stop.COMPLETED, "")
         if self._handle.failed:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
-import pwd
 import shutil
 import threading
 import time
@@ -26,7 +25,8 @@ from pipeline.cache import publish
 from pipeline.console import Family
 from pipeline.domain import GuestSpec
 from pipeline.errors import InfraError
-from pipeline.guest import Guest, Handle, exit_words
+from pipeline.guest import Guest
+from pipeline.machine import DomainHandle
 from pipeline.reaper import Reaper
 from pipeline.roots import claim, lock_path, own_folder, sweep
 from pipeline.scope import Scope
@@ -39,7 +39,6 @@ LONGEST_RUNTIME = 50
 WIND_UP_SECONDS = 5.0
 WIND_UP_STEP = 0.05
 LONGEST_NAME = 60
-KILL_SECONDS = 5.0
 
 QEMU_CONF = """\
 # As root libvirt would look for virtlogd, which is a daemon.
@@ -83,7 +82,7 @@ class Hypervisor:
         self._families = families
         self._probes = cache / "libvirt" / "capabilities"
         self._driver: _Driver | None = None
-        self._handles: list[_DomainHandle] = []
+        self._handles: list[DomainHandle] = []
 
     @property
     def root(self) -> Path:
@@ -131,7 +130,7 @@ class Hypervisor:
         spec = replace(spec, name=driver.new_name(spec.name))
         spec.console.parent.mkdir(parents=True, exist_ok=True)
         spec.console.write_bytes(b"")
-        handle = _DomainHandle(driver, spec.name)
+        handle = DomainHandle(driver, spec.name)
         guest = Guest(spec=spec, handle=handle, families=self._families)
         self._handles.append(handle)
         try:
@@ -194,7 +193,7 @@ class _Driver:
         self.reaper: Reaper | None = None
         self._runtime = runtime
         self._numbers = itertools.count(1)
-        self._handles: dict[str, _DomainHandle] = {}
+        self._handles: dict[str, DomainHandle] = {}
         self._id, self._lock = claim(runtime, uri or "")
         self.root = runtime / self._id
         try:
@@ -253,7 +252,7 @@ class _Driver:
         """A domain name that was never used here: libvirt may still be clearing the last one."""
         return f"ktrial-{self._id}-{next(self._numbers)}-{name}"[:LONGEST_NAME]
 
-    def create(self, handle: _DomainHandle, xml: str) -> Any:
+    def create(self, handle: DomainHandle, xml: str) -> Any:
         libvirt: Any = load_libvirt()
         self._handles[handle.name] = handle
         try:
@@ -266,7 +265,7 @@ class _Driver:
                 hint="`ktrial doctor` checks QEMU and libvirt",
             ) from error
 
-    def forget(self, handle: _DomainHandle) -> None:
+    def forget(self, handle: DomainHandle) -> None:
         self._handles.pop(handle.name, None)
 
     def keep_probes(self, probes: Path) -> None:
@@ -303,67 +302,3 @@ def _opening_hint(message: str) -> str:
     if "no connection driver" in message or "No such file" in message:
         return "apt-get install libvirt-daemon libvirt-daemon-driver-qemu"
     return "`ktrial doctor` checks libvirt"
-
-
-# --------------------------------------------------------------------------- domain
-
-
-class _DomainHandle(Handle):
-    """A domain as the guest sees it. In the embedded case QEMU is our own child."""
-
-    def __init__(self, driver: _Driver, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self._driver = driver
-        self._domain: Any = None
-
-    def start(self, xml: str) -> None:
-        self._domain = self._driver.create(self, xml)
-
-    def on_exit(self, status: int | None) -> None:
-        """QEMU's process is gone (embedded). None: its status is not known."""
-        if status:
-            self.failed = True
-            self.exit_words = exit_words(status)
-        self.stopped.set()
-
-    def on_stopped(self, *, failed: bool) -> None:
-        """libvirt says that the domain is gone; it does not say why QEMU failed."""
-        self.failed = self.failed or failed
-        self.stopped.set()
-
-    def destroy(self) -> None:
-        """End the guest now. QEMU is killed first: nothing in it is worth a polite end."""
-        what, self._domain = self._domain, None
-        if what is None:
-            return
-        reaper = self._driver.reaper
-        killed = reaper is not None and reaper.kill(self.name)
-        if not (killed and self.stopped.wait(KILL_SECONDS)):
-            # Otherwise libvirt sees it from the closed monitor; its own way takes 0.2 s more.
-            libvirt: Any = load_libvirt()
-            with suppress(libvirt.libvirtError):
-                what.destroy()
-        self.stopped.set()
-        self._driver.forget(self)
-
-    def log(self) -> str:
-        folder = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".cache/libvirt/qemu/log"  # session
-        if self._driver.embedded:
-            folder = self._driver.root / "log" / "qemu"
-        try:
-            return (folder / f"{self.name}.log").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-
-    def monitor(self, command: str) -> str:
-        import libvirt_qemu  # noqa: PLC0415
-
-        what = self._domain
-        libvirt: Any = load_libvirt()
-        if what is None:
-            return ""
-        with suppress(libvirt.libvirtError):
-            human = libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
-            return str(libvirt_qemu.qemuMonitorCommand(what, command, human))
-        return ""

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +107,8 @@ class SshSession:
         if self._socket is not None:
             _shut(self._socket)
         if self._connection is not None:
-            self._connection.close()
+            with suppress(Exception):
+                self._connection.close()
 
     def run(self, command: str, *, scope: Scope) -> Reply:
         """Run a shell command in the guest to its end.
@@ -186,7 +188,9 @@ class SshSession:
         limit = scope.child(LINGER_SECONDS)
         if not problem:
             _wait(lambda: not _reading(runner), self._died, limit)
-        runner.kill()
+        # paramiko raises EOFError, OSError and its own kinds where the guest is just going.
+        with suppress(Exception):
+            runner.kill()
         return problem
 
     def _why(self, problem: str) -> str:

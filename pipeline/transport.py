@@ -7,15 +7,18 @@ no network at all: nothing of the host's moves its times.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from pipeline import frames, workload
+from pipeline import events, frames, workload
+from pipeline.actor import Actor, Setting
+from pipeline.conductor import Conductor
 from pipeline.frames import FramedCommand
 from pipeline.guest import Guest, GuestEnd
 from pipeline.image import GuestFile
 from pipeline.keys import Keys
-from pipeline.model import Output, ProbeSpec, WorkloadRun
+from pipeline.model import Event, EventResult, EventState, Output, ProbeSpec, WorkloadRun
 from pipeline.progress import Step
 from pipeline.scope import Scope
 from pipeline.session import Credentials, SshSession
@@ -32,6 +35,29 @@ class Carried:
 
     outputs: tuple[Output, ...]
     end: GuestEnd
+    events: tuple[EventResult, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What happens in a guest that is ready: steps, and events on their timeline.
+
+    `expected`: seconds that the workload takes, None where nobody knows.
+    """
+
+    run: WorkloadRun | None
+    probes: tuple[ProbeSpec, ...]
+    events: tuple[Event, ...] = ()
+    expected: float | None = None
+
+    @property
+    def after_events(self) -> bool:
+        """Whether there are events before the workload, behind which probes are read."""
+        return bool(events.split(self.events)[0])
+
+    @property
+    def steps(self) -> tuple[StepSpec, ...]:
+        return workload.steps(self.run, self.probes, after_events=self.after_events)
 
 
 class Transport(Protocol):
@@ -44,17 +70,16 @@ class Transport(Protocol):
     def files(self) -> Mapping[str, GuestFile]:
         """What has to lie in the guest before it boots."""
 
-    def carry(self, guest: Guest, *, scope: Scope, step: Step) -> Carried:
-        """Run the steps in a guest that is ready, and power it off."""
+    def carry(self, guest: Guest, setting: Setting, *, scope: Scope, step: Step) -> Carried:
+        """Run the program in a guest that is ready, and power it off."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OverSsh:
-    """The host runs each step over one ssh connection."""
+    """The host runs each step over one ssh connection, and events over another."""
 
     keys: Keys
-    run: WorkloadRun | None
-    probes: tuple[ProbeSpec, ...]
+    program: Program
     network: ClassVar[bool] = True
 
     def files(self) -> Mapping[str, GuestFile]:
@@ -63,25 +88,55 @@ class OverSsh:
             "ktrial/hostkey": GuestFile(data=self.keys.host_private, mode=0o600),
         }
 
-    def carry(self, guest: Guest, *, scope: Scope, step: Step) -> Carried:
+    def session(self, guest: Guest) -> SshSession:
+        """A connection of its own, made by the first command."""
         credentials = Credentials(private=self.keys.private, host_public=self.keys.host_public)
-        with SshSession(port=guest.ssh_port, credentials=credentials, died=guest.died) as session:
-            outputs = workload.timeline(session, self.run, self.probes, scope=scope, step=step)
+        return SshSession(port=guest.ssh_port, credentials=credentials, died=guest.died)
+
+    def carry(self, guest: Guest, setting: Setting, *, scope: Scope, step: Step) -> Carried:
+        program = self.program
+        with ExitStack() as stack:
+            session = stack.enter_context(self.session(guest))
+            actor = Actor(
+                guest,
+                stack.enter_context(self.session(guest)),
+                setting,
+                lambda limit: self._answers(guest, limit),
+            )
+            conductor = Conductor(actor, program.events, expected=program.expected)
+            outputs = workload.timeline(
+                session,
+                program.run,
+                program.probes,
+                scope=scope,
+                step=step,
+                conductor=conductor if program.events else None,
+                after_events=program.after_events,
+            )
             step.note("powering off")
-            return Carried(outputs=outputs, end=guest.shutdown(scope, session))
+            # Powering off waits for whoever holds the CPUs' lock: a stuck guest never would.
+            end = guest.end() if actor.stuck else guest.shutdown(scope, session)
+            return Carried(outputs=outputs, end=end, events=conductor.results)
+
+    def _answers(self, guest: Guest, scope: Scope) -> bool:
+        """Whether the guest still runs a command that comes over a fresh connection."""
+        with self.session(guest) as fresh:
+            return fresh.run(":", scope=scope).ok
+
+
+NO_EVENTS = "events need a way into the guest beside the console: --transport ssh"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OverConsole:
     """The guest's init runs all steps and prints their framed outputs on the console."""
 
-    run: WorkloadRun | None
-    probes: tuple[ProbeSpec, ...]
+    program: Program
     network: ClassVar[bool] = False
 
     @property
     def steps(self) -> tuple[StepSpec, ...]:
-        return workload.steps(self.run, self.probes)
+        return self.program.steps
 
     def files(self) -> Mapping[str, GuestFile]:
         commands = [
@@ -90,12 +145,16 @@ class OverConsole:
         ]
         return {"ktrial/run.sh": GuestFile(data=frames.script(commands).encode(), mode=0o755)}
 
-    def carry(self, guest: Guest, *, scope: Scope, step: Step) -> Carried:
+    def carry(self, guest: Guest, setting: Setting, *, scope: Scope, step: Step) -> Carried:  # noqa: ARG002
         step.note("running from init")
         seconds = sum(each.deadline for each in self.steps) + POWEROFF_SECONDS
         end = guest.wait_stopped(scope.child(seconds))
         text = guest.console.read_bytes().decode(errors="replace")
-        return Carried(outputs=outputs(self.steps, frames.read(text)), end=end)
+        unheard = tuple(
+            EventResult(label=event.label, state=EventState.UNSUPPORTED, reason=NO_EVENTS)
+            for event in self.program.events
+        )
+        return Carried(outputs=outputs(self.steps, frames.read(text)), end=end, events=unheard)
 
 
 def outputs(steps: tuple[StepSpec, ...], framed: tuple[frames.Framed, ...]) -> tuple[Output, ...]:

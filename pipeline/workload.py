@@ -1,6 +1,7 @@
 """Runs a workload in a guest and reads the guest around it.
 
-A boot's work is a list of steps, each one shell command: the probes of the phase after boot,
+A boot's work is a list of steps, each one shell command: what the guest sees of its machine,
+the probes of the phase after boot, those behind the events that come before the workload,
 those before the workload, the workload, and the probes of the phases behind it. The list is
 pure and the same for both ways into a guest: over ssh `timeline` runs it step by step; an
 init-started run gets it as a whole and prints what the steps gave on the console.
@@ -15,10 +16,11 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pipeline import metrics
+from pipeline import guestview, metrics
 from pipeline.errors import UserError
 from pipeline.model import Output, Parameter, Phase, ProbeSpec, WorkloadRun, WorkloadSpec
 from pipeline.progress import Step
@@ -27,6 +29,8 @@ from pipeline.scope import Scope
 
 GUEST_FOLDER = "/tmp"  # a tmpfs in the guest
 DURING_SECONDS = 1.0
+SHAPE = "shape"  # source of the step that reads what the guest sees of its machine
+SHAPE_SECONDS = 20.0
 DROP_CACHES = "sync && echo 3 > /proc/sys/vm/drop_caches"
 
 Scalar = str | int | float | bool
@@ -62,6 +66,14 @@ class Session(Protocol):
     def run(self, command: str, *, scope: Scope) -> Reply: ...
 
 
+class Conductor(Protocol):
+    """Carries out what is done to the guest besides: before the workload, and beside it."""
+
+    def before(self, *, scope: Scope, step: Step) -> None: ...
+
+    def during(self, *, scope: Scope) -> AbstractContextManager[None]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepSpec:
     """One shell command in the guest. `deadline` in seconds, under the slowest accelerator."""
@@ -70,6 +82,11 @@ class StepSpec:
     phase: Phase
     command: str
     deadline: float
+
+
+SHAPE_STEP = StepSpec(
+    source=SHAPE, phase=Phase.AFTER_BOOT, command=guestview.COMMAND, deadline=SHAPE_SECONDS
+)
 
 
 # --------------------------------------------------------------------------- parameters
@@ -129,17 +146,26 @@ def _shown(value: Scalar) -> str:
 
 
 def steps(
-    run: WorkloadRun | None, probes: Sequence[ProbeSpec], *, folder: str = GUEST_FOLDER
+    run: WorkloadRun | None,
+    probes: Sequence[ProbeSpec],
+    *,
+    folder: str = GUEST_FOLDER,
+    after_events: bool = False,
 ) -> tuple[StepSpec, ...]:
     """All commands of a boot, in order. Without a workload each probe is read once, after boot.
 
-    `folder` is where, in the guest, readings are kept while the workload runs.
+    `folder` is where, in the guest, readings are kept while the workload runs; `after_events`
+    says that there are events before the workload, behind which probes may be read.
     """
+    behind = _phase_steps(probes, Phase.AFTER_EVENTS) if after_events else iter(())
     if run is None:
-        return tuple(_probe_step(probe, Phase.AFTER_BOOT) for probe in probes)
+        early = (_probe_step(probe, Phase.AFTER_BOOT) for probe in probes)
+        return (SHAPE_STEP, *early, *behind)
     during = [probe for probe in probes if Phase.DURING in probe.phases]
     return (
+        SHAPE_STEP,
         *_phase_steps(probes, Phase.AFTER_BOOT),
+        *behind,
         *_phase_steps(probes, Phase.BEFORE),
         StepSpec(
             source=run.label,
@@ -229,28 +255,52 @@ def timeline(
     *,
     scope: Scope,
     step: Step,
+    conductor: Conductor | None = None,
+    after_events: bool = False,
 ) -> tuple[Output, ...]:
     """Run a boot's steps, each under its own deadline; what each printed, in their order.
 
     It ends at the first step that does not come back: the guest is gone, or busy with a
     command that nobody waits for any more. That step's output is the last one. A step that
-    comes back with a bad exit status does not keep the others from being run.
+    comes back with a bad exit status does not keep the others from being run. The `conductor`
+    has its turn behind the steps after boot, and again beside the workload.
 
     Raises Cancelled when the scope is cancelled.
     """
+    planned = steps(run, probes, after_events=after_events)
+    early = [spec for spec in planned if spec.phase is Phase.AFTER_BOOT]
+    outputs = _carried_out(session, early, scope, step)
+    if outputs and outputs[-1].exit_status is None:
+        return tuple(outputs)
+    if conductor is not None:
+        conductor.before(scope=scope, step=step)
+    late = planned[len(early) :]
+    return (*outputs, *_carried_out(session, late, scope, step, conductor))
+
+
+def _carried_out(
+    session: Session,
+    planned: Sequence[StepSpec],
+    scope: Scope,
+    step: Step,
+    conductor: Conductor | None = None,
+) -> list[Output]:
+    """As far as they come back."""
     outputs: list[Output] = []
-    for spec in steps(run, probes):
+    for spec in planned:
         scope.check()
         step.note(
             spec.source if spec.phase is Phase.WORKLOAD else f"{spec.source}, {spec.phase.value}"
         )
-        own, started = scope.child(spec.deadline), time.time()
-        output = _output(spec, session.run(spec.command, scope=own), own, scope)
+        beside = conductor if spec.phase is Phase.WORKLOAD else None
+        with beside.during(scope=scope) if beside else nullcontext():
+            own, started = scope.child(spec.deadline), time.time()
+            output = _output(spec, session.run(spec.command, scope=own), own, scope)
         outputs.append(replace(output, started=started))
         scope.check()
         if outputs[-1].exit_status is None:
             break
-    return tuple(outputs)
+    return outputs
 
 
 def _output(spec: StepSpec, reply: Reply, own: Scope, whole: Scope) -> Output:

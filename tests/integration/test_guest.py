@@ -17,11 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import roots
+from pipeline import agree, roots
+from pipeline.agree import HostView
 from pipeline.domain import GuestSpec
 from pipeline.errors import Cancelled, InfraError
+from pipeline.guest import Handle
 from pipeline.hypervisor import Hypervisor, sweep
-from pipeline.model import Stop
+from pipeline.model import GuestShape, Stop
 from pipeline.scope import Scope
 from tests import guests
 from tests.guests import PAUSE, POWER_OFF, RESET, player
@@ -85,7 +87,9 @@ def test_a_panic_ends_the_wait(hypervisor: Hypervisor, tmp_path: Path, scope: Sc
         end = guest.wait_ready(scope)
         assert guest.died.is_set()
     assert end is not None
-    assert (end.stop, end.reason) == (Stop.KERNEL, "panic: tested")
+    assert end.stop is Stop.KERNEL
+    assert end.reason.startswith("panic: ")
+    assert end.reason.endswith("tested")
     assert "last words" in end.findings[0].excerpt
     assert guest.end() == end
 
@@ -144,6 +148,73 @@ def test_qemu_killed(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> No
         end = guest.end()
     assert end.stop is Stop.INFRA
     assert "SIGKILL" in end.reason
+
+
+def test_a_guest_that_is_given_up(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    with hypervisor.guest(player(tmp_path, READY), scope=scope) as guest:
+        assert guest.wait_ready(scope) is None
+        end = guest.give_up("the guest does not answer any more")
+        assert guest.died.is_set()
+    assert end.stop is Stop.HANG
+    assert end.reason.startswith("the guest does not answer any more; the console's last line: ")
+    assert guest.end() == end
+
+
+def test_a_dead_guest_is_not_given_up(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    """Why it does not answer is on its console already."""
+    with hypervisor.guest(player(tmp_path, READY + PAUSE + PANIC), scope=scope) as guest:
+        assert guest.died.wait(60)
+        assert guest.give_up("no answer").stop is Stop.KERNEL
+
+
+ROOMY = GuestShape(
+    name="roomy",
+    description="",
+    vcpus=1,
+    max_vcpus=3,
+    memory=256,
+    max_memory=1024,
+    memory_slots=2,
+)
+DIMM = "<memory model='dimm'><target><size unit='MiB'>128</size><node>0</node></target></memory>"
+
+
+def test_a_machine_that_grows(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
+    """QEMU's own answers, on a machine whose guest does not take part."""
+    spec = replace(player(tmp_path, READY), shape=ROOMY)
+    with hypervisor.guest(spec, scope=scope) as guest:
+        assert guest.wait_ready(scope) is None
+        machine = guest.machine
+        before = seen(machine)
+        assert before.vcpus == {0}
+        assert before.dimms == ()
+        assert sorted(before.free) == [1, 2]
+        machine.set_vcpus(2)
+        machine.qmp("device_add", id="vcpu2", **before.free[2])
+        machine.attach(DIMM)
+        after = seen(machine)
+        assert after.removable == {1: "vcpu1", 2: "vcpu2"}
+        assert machine.vcpus() == 2, "libvirt counts what it did itself"
+        assert [(dimm.id, dimm.size, dimm.node) for dimm in after.dimms] == [
+            ("dimm0", 128 << 20, 0)
+        ]
+        assert after.memory == before.memory + (128 << 20)
+        with pytest.raises(InfraError, match="device_del"):
+            machine.qmp("device_del", id="vcpu7")
+        with pytest.raises(InfraError, match="5 vCPUs"):
+            machine.set_vcpus(5)
+        os.kill(pid_of(spec), signal.SIGKILL)
+        assert guest.died.wait(60)
+        with pytest.raises(InfraError, match="QEMU does not answer query-memory-devices"):
+            machine.qmp("query-memory-devices")
+
+
+def seen(machine: Handle) -> HostView:
+    return agree.host_view(
+        machine.qmp("query-hotpluggable-cpus"),
+        machine.qmp("query-memory-devices"),
+        machine.qmp("query-memory-size-summary"),
+    )
 
 
 def test_cancel_lets_go(hypervisor: Hypervisor, tmp_path: Path) -> None:

@@ -55,10 +55,10 @@ def test_readings_are_taken_while_the_workload_runs(
     steps = workload.steps(
         work(f"echo out; sleep {seconds}; (exit 3)"), (memory(),), folder=str(tmp_path)
     )
-    done = run(shell, steps[0].command, scope)
+    done = run(shell, steps[1].command, scope)
     assert done.text == "out\n"
     assert done.exit_code == 3
-    handed_over = run(shell, steps[1].command, scope)
+    handed_over = run(shell, steps[2].command, scope)
     assert handed_over.text.count(metrics.end_of_reading("0")) >= fewest
     output = Output(
         source="slab-memory",
@@ -77,7 +77,7 @@ def test_the_pause_between_readings_is_not_waited_for(
     shell: tuple[str, ...], tmp_path: Path, scope: Scope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workload, "DURING_SECONDS", 25.0)
-    (step, *_) = workload.steps(work("sleep 1"), (memory(),), folder=str(tmp_path))
+    (_, step, *_) = workload.steps(work("sleep 1"), (memory(),), folder=str(tmp_path))
     started = time.monotonic()
     assert run(shell, step.command, scope).ok
     assert time.monotonic() - started < 20
@@ -90,8 +90,8 @@ def test_readings_of_a_former_workload_do_not_count(
     for number in (1, 2):
         probe = memory(command=f"echo reading {number}")
         steps = workload.steps(work("true"), (probe,), folder=str(tmp_path))
-        assert run(shell, steps[0].command, scope).ok
-    text = run(shell, steps[1].command, scope).text
+        assert run(shell, steps[1].command, scope).ok
+    text = run(shell, steps[2].command, scope).text
     assert "reading 2" in text
     assert "reading 1" not in text
 
@@ -101,8 +101,8 @@ def test_a_probe_that_fails_or_exits_does_not_hurt_the_workload(
     shell: tuple[str, ...], tmp_path: Path, scope: Scope
 ) -> None:
     steps = workload.steps(work("true"), (memory(command="exit 7"),), folder=str(tmp_path))
-    assert run(shell, steps[0].command, scope).ok
-    assert metrics.end_of_reading("7") in run(shell, steps[1].command, scope).text
+    assert run(shell, steps[1].command, scope).ok
+    assert metrics.end_of_reading("7") in run(shell, steps[2].command, scope).text
 
 
 # --------------------------------------------------------------------------- slab-orders

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pipeline
 from pipeline import schema, workload
 from pipeline.errors import Cancelled, UserError
 from pipeline.model import Parameter, Phase, ProbeSpec, WorkloadRun, WorkloadSpec
+from pipeline.progress import Step
 from pipeline.scope import Scope
 from tests.conftest import QuietStep
 
@@ -105,6 +107,7 @@ def test_steps_follow_the_phases() -> None:
     every = probe("every", *Phase)
     late = probe("late", Phase.AFTER)
     assert order(hackbench(), every, late) == [
+        ("shape", Phase.AFTER_BOOT),
         ("every", Phase.AFTER_BOOT),
         ("every", Phase.BEFORE),
         ("hackbench", Phase.WORKLOAD),
@@ -117,11 +120,29 @@ def test_steps_follow_the_phases() -> None:
 
 def test_without_a_workload_each_probe_is_read_once_after_boot() -> None:
     probes = (probe("a", Phase.AFTER_BOOT, Phase.AFTER), probe("b", Phase.DURING))
-    assert order(None, *probes) == [("a", Phase.AFTER_BOOT), ("b", Phase.AFTER_BOOT)]
+    assert order(None, *probes) == [
+        ("shape", Phase.AFTER_BOOT),
+        ("a", Phase.AFTER_BOOT),
+        ("b", Phase.AFTER_BOOT),
+    ]
+
+
+def test_probes_are_read_after_events_where_there_are_some() -> None:
+    probes = (probe("every", *Phase), probe("late", Phase.AFTER))
+    steps = workload.steps(hackbench(), probes, after_events=True)
+    assert [(step.source, step.phase) for step in steps[:4]] == [
+        ("shape", Phase.AFTER_BOOT),
+        ("every", Phase.AFTER_BOOT),
+        ("every", Phase.AFTER_EVENTS),
+        ("every", Phase.BEFORE),
+    ]
+    alone = workload.steps(None, probes, after_events=True)
+    assert [step.phase for step in alone][-1] is Phase.AFTER_EVENTS
+    assert Phase.AFTER_EVENTS not in {step.phase for step in workload.steps(None, probes)}
 
 
 def test_without_readings_beside_it_the_workload_runs_bare() -> None:
-    (step,) = workload.steps(hackbench(), ())
+    (_, step) = workload.steps(hackbench(), ())
     assert step.command == "hackbench -l 200 -g 4"
     assert step.deadline == spec().deadline
 
@@ -164,21 +185,21 @@ PROBES = (probe("before", Phase.BEFORE), probe("after", Phase.AFTER))
 
 def test_every_step_has_its_output(scope: Scope, step: QuietStep) -> None:
     outputs = workload.timeline(Recorded(), hackbench(), PROBES, scope=scope, step=step)
-    assert [output.source for output in outputs] == ["before", "hackbench", "after"]
+    assert [output.source for output in outputs] == ["shape", "before", "hackbench", "after"]
     assert {output.exit_status for output in outputs} == {0}
-    assert step.notes == ["before, before", "hackbench", "after, after"]
+    assert step.notes == ["shape, after-boot", "before, before", "hackbench", "after, after"]
 
 
 def test_a_bad_exit_does_not_end_it(scope: Scope, step: QuietStep) -> None:
     session = Recorded({"hackbench": Answer(exit_status=1)})
     outputs = workload.timeline(session, hackbench(), PROBES, scope=scope, step=step)
-    assert [output.exit_status for output in outputs] == [0, 1, 0]
+    assert [output.exit_status for output in outputs] == [0, 0, 1, 0]
 
 
 def test_a_step_that_does_not_come_back_is_the_last(scope: Scope, step: QuietStep) -> None:
     session = Recorded({"hackbench": Answer(exit_status=None, problem="the guest died")})
     outputs = workload.timeline(session, hackbench(), PROBES, scope=scope, step=step)
-    assert [output.source for output in outputs] == ["before", "hackbench"]
+    assert [output.source for output in outputs] == ["shape", "before", "hackbench"]
     assert outputs[-1].problem == "the guest died"
     assert not outputs[-1].timed_out
 
@@ -198,10 +219,10 @@ def slow(deadline: float) -> WorkloadRun:
 
 def test_the_deadline_of_a_step_is_told_from_that_of_the_boot(step: QuietStep) -> None:
     session = Recorded({"slow": Answer(exit_status=None)}, wait=True)
-    (output,) = workload.timeline(session, slow(0.05), (), scope=Scope(60), step=step)
+    (_, output) = workload.timeline(session, slow(0.05), (), scope=Scope(60), step=step)
     assert output.timed_out
     assert output.problem == "no end after 0.05 s"
-    (output,) = workload.timeline(session, slow(60), (), scope=Scope(0.05), step=step)
+    (_, output) = workload.timeline(session, slow(60), (), scope=Scope(0.05), step=step)
     assert not output.timed_out
 
 
@@ -212,3 +233,56 @@ def test_a_cancelled_run_stops_before_the_next_step(step: QuietStep) -> None:
     with pytest.raises(Cancelled):
         workload.timeline(session, hackbench(), PROBES, scope=scope, step=step)
     assert session.commands == []
+
+
+@dataclass
+class Played:
+    """A conductor that notes its turns among the session's commands."""
+
+    session: Recorded
+
+    def before(self, *, scope: Scope, step: Step) -> None:  # noqa: ARG002
+        self.session.commands.append("events")
+
+    @contextmanager
+    def during(self, *, scope: Scope) -> Iterator[None]:  # noqa: ARG002
+        self.session.commands.append("begin")
+        yield
+        self.session.commands.append("end")
+
+
+def test_events_come_before_and_beside_the_workload(scope: Scope, step: QuietStep) -> None:
+    session = Recorded()
+    probes = (probe("boot", Phase.AFTER_BOOT), probe("events", Phase.AFTER_EVENTS), *PROBES)
+    workload.timeline(
+        session,
+        hackbench(),
+        probes,
+        scope=scope,
+        step=step,
+        conductor=Played(session),
+        after_events=True,
+    )
+    assert session.commands[1:] == [
+        "echo boot",
+        "events",
+        "echo events",
+        "echo before",
+        "begin",
+        "hackbench -l 200 -g 4",
+        "end",
+        "echo after",
+    ]
+
+
+def test_no_event_comes_to_a_guest_that_is_gone(scope: Scope, step: QuietStep) -> None:
+    session = Recorded({"osrelease": Answer(exit_status=None, problem="the guest died")})
+    played = Played(session)
+    workload.timeline(session, None, (), scope=scope, step=step, conductor=played)
+    assert "events" not in session.commands
+
+
+def test_events_come_without_a_workload_too(scope: Scope, step: QuietStep) -> None:
+    session = Recorded()
+    workload.timeline(session, None, (), scope=scope, step=step, conductor=Played(session))
+    assert session.commands[1:] == ["events"]
