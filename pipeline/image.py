@@ -1,24 +1,25 @@
-"""Guest images: Debian packages unpacked by mmdebstrap, packed as an initramfs.
+"""Guest images: an initramfs from Debian packages, or a root disk and what hands over to it.
 
-No foreign code is run and nobody need be root: `--variant=extract` only unpacks, which its
-mode "chrootless" does for any user and any architecture without a chroot, binfmt, user
-namespaces or /etc/subuid (mmdebstrap 1.3.5; the mode's danger, maintainer scripts that run on
-the host, is not met, since nothing is configured). Owners do not matter: the archive is
-written by `initramfs`, in which everything belongs to root.
+An initramfs runs no foreign code and nobody need be root (see `bootstrap`). Owners do not
+matter: the archive is written by `initramfs`, in which everything belongs to root.
+
+A root disk is Debian, installed by mmdebstrap, or a file that a user brings. It is never written:
+each guest has an overlay of its own. The same small initramfs, `HANDOVER`, boots them all.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shlex
+import platform
+import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline import bootstrap, disk, initramfs, rootfs, schema
 from pipeline import cache as caches
-from pipeline import initramfs, process, rootfs
 from pipeline.errors import InfraError, UserError
 from pipeline.model import Architecture, Image, ImageRecipe
 from pipeline.progress import Step
@@ -28,11 +29,13 @@ from pipeline.settings import shipped_root
 # Raised when the same recipe gives another image than before.
 RECIPE_VERSION = 1
 ARCHIVE = "initramfs.cpio"
-DEBIAN_INDEXES = ("Created-By: Packages", "Origin: Debian", "Label: Debian")
+DISK = "disk.ext4"
 NEEDED_BYTES = 1 << 29  # twice what the packages of `bench` take, unpacked and kept
-DEFAULT_MIRROR = "http://deb.debian.org/debian"
+NEEDED_DISK_BYTES = 3 << 29  # a Debian as an archive, unpacked, and on its disk
 
-HOOK = Path(__file__).resolve().parent / "data" / "image" / "keep-packages.sh"
+FAULT = re.compile(r"ktrial: image fault: ([^\r\n]+)")
+SERVER = "dropbear"  # comes to a disk's system with its own libraries, below:
+SERVER_FOLDER = "ktrial/server"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,46 +47,167 @@ class GuestFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UserImage:
+    """A disk that the user brings. `name`: as it may stand in a file's name."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Job:
     """One image in the making. `apt` keeps packages from one to the next."""
 
     recipe: ImageRecipe
     architecture: Architecture
     overlays: tuple[Path, ...]
-    apt: Path
+    cache: Path
     scope: Scope
     step: Step
+
+    @property
+    def apt(self) -> Path:
+        return self.cache / "apt"
 
     @property
     def log(self) -> Path:
         return self.apt / "mmdebstrap.log"
 
+    @property
+    def key(self) -> str:
+        return image_key(self.recipe, self.architecture, self.overlays)
+
+    @property
+    def folder(self) -> Path:
+        name = f"{self.recipe.name}-{self.architecture.name}-{self.key[:16]}"
+        return self.cache / "images" / name
+
+    def wish(self, temporary: Path) -> bootstrap.Wish:
+        return bootstrap.Wish(
+            what=f"image {self.recipe.name} ({self.architecture.name})",
+            suite=self.recipe.suite,
+            debian_arch=self.architecture.debian_arch,
+            packages=self.recipe.packages,
+            apt=self.apt,
+            log=self.log,
+            temporary=temporary,
+            scope=self.scope,
+            step=self.step,
+        )
+
+
+def resolve(name: str, known: Mapping[str, ImageRecipe], *, cwd: Path) -> ImageRecipe | UserImage:
+    """The image that a user names: one of `known`, or a file (relative to `cwd`).
+
+    Raises:
+        UserError: there is neither; the hint has the nearest name.
+    """
+    if name in known:
+        return known[name]
+    path = Path(name).expanduser()
+    path = cwd / path
+    if path.is_file():
+        return UserImage(name=_slug(path.stem), path=path.resolve())
+    if path.is_dir() and "/" in name:
+        raise UserError(f"image {name} is a folder", hint="give a qcow2 or raw disk")
+    if "/" in name:
+        raise UserError(f"there is no image {name}", hint="give the path of a qcow2 or raw disk")
+    raise UserError(f"unknown image “{name}”", hint=schema.nearest(name, known))
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:40] or "disk"
+
+
+def programs(wanted: ImageRecipe | UserImage) -> frozenset[str] | None:
+    """What workloads may count on; None where nobody knows: a user's disk."""
+    return frozenset(wanted.programs) if isinstance(wanted, ImageRecipe) else None
+
+
+def fault(console: str) -> str:
+    """What a guest said of its disk that cannot be booted, "" where it said nothing of the kind:
+    the kernel is not to blame."""
+    found = FAULT.search(console)
+    return found[1].strip() if found else ""
+
+
+def refusal(wanted: ImageRecipe | UserImage, architecture: Architecture, machine: str = "") -> str:
+    """Why this image cannot be made here, or "". `machine`: the host's `uname -m`."""
+    foreign = (machine or platform.machine()) not in architecture.machines
+    if isinstance(wanted, ImageRecipe) and wanted.kind == "disk" and foreign:
+        return (
+            f"image {wanted.name} is made by running its packages' own scripts, which are "
+            f"{architecture.name}'s and not this host's; make the disk on such a machine and "
+            "give it as --image PATH, or take image bench"
+        )
+    return ""
+
 
 def build_image(
-    recipe: ImageRecipe,
+    recipe: ImageRecipe | UserImage,
     architecture: Architecture,
     *,
     cache: Path,
     scope: Scope,
     step: Step,
 ) -> Image:
-    """The image of a recipe, made where the cache does not have it.
+    """The image of a recipe, made where the cache does not have it, or that of a user's disk.
 
     Raises:
-        InfraError: mmdebstrap or the mirror failed, or the disk is too full.
-        UserError: the recipe names a program that its packages do not have, or an overlay
-            that is not there.
+        InfraError: mmdebstrap, the mirror or qemu-img failed, or the disk is too full.
+        UserError: the recipe names a program that its packages do not have, an overlay that is
+            not there, or cannot be made here (`refusal`); the user's file is no disk that boots.
     """
     started = time.monotonic()
-    overlays = _overlays(recipe)
-    key = image_key(recipe, architecture, overlays)
-    folder = cache / "images" / f"{recipe.name}-{architecture.name}-{key[:16]}"
+    if isinstance(recipe, UserImage):
+        found = disk.look(recipe.path, scope=scope)
+        handover, _ = _made(HANDOVER, architecture, cache=cache, scope=scope, step=step)
+        return Image(
+            name=recipe.name,
+            architecture=architecture.name,
+            key=_file_key(recipe.path, handover.key),
+            path=handover.folder / ARCHIVE,
+            seconds=time.monotonic() - started,
+            how=f"the user's {found.format} disk",
+            disk=recipe.path,
+            disk_format=found.format,
+        )
+    job, made = _made(recipe, architecture, cache=cache, scope=scope, step=step)
+    first = job
+    if recipe.kind == "disk":
+        first, _ = _made(HANDOVER, architecture, cache=cache, scope=scope, step=step)
+    on_disk = recipe.kind == "disk"
+    return Image(
+        name=recipe.name,
+        architecture=architecture.name,
+        key=hashlib.sha256(f"{job.key} {first.key}".encode()).hexdigest() if on_disk else job.key,
+        path=first.folder / ARCHIVE,
+        seconds=time.monotonic() - started,
+        how="built" if made else "cached",
+        disk=job.folder / DISK if on_disk else None,
+        disk_format="raw" if on_disk else "",
+    )
 
+
+def _file_key(path: Path, handover: str) -> str:
+    """Names a user's file without reading all of it: gigabytes, for each run."""
+    facts = path.stat()
+    text = f"{path} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino} {handover}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _made(
+    recipe: ImageRecipe, architecture: Architecture, *, cache: Path, scope: Scope, step: Step
+) -> tuple[_Job, bool]:
+    """The entry of a recipe in the cache, and whether it was made now."""
+    if cause := refusal(recipe, architecture):
+        raise UserError(cause)
+    _check(recipe)
     job = _Job(
         recipe=recipe,
         architecture=architecture,
-        overlays=overlays,
-        apt=cache / "apt",
+        overlays=_overlays(recipe),
+        cache=cache,
         scope=scope,
         step=step,
     )
@@ -92,17 +216,23 @@ def build_image(
         step.note("waiting for another image")
         # One at a time: the second then finds the first one's packages in the cache.
         with caches.locked(job.apt / "images.lock", scope=scope):
-            _build(job, into)
+            BUILDERS[recipe.kind](job, into)
 
-    made = caches.entry(folder, make)
-    return Image(
-        name=recipe.name,
-        architecture=architecture.name,
-        key=key,
-        path=folder / ARCHIVE,
-        seconds=time.monotonic() - started,
-        how="built" if made else "cached",
-    )
+    return job, caches.entry(job.folder, make)
+
+
+def _check(recipe: ImageRecipe) -> None:
+    if recipe.kind not in BUILDERS:
+        raise UserError(
+            f"image {recipe.name}: unknown kind “{recipe.kind}”",
+            hint=schema.nearest(recipe.kind, BUILDERS),
+        )
+    if recipe.kind == "disk":
+        if recipe.disk_size <= 0:
+            raise UserError(f"image {recipe.name}: a disk needs a disk_size, in MiB")
+        for field in ("keep", "remove", "overlays"):
+            if getattr(recipe, field):
+                raise UserError(f"image {recipe.name}: {field} has no meaning for a disk")
 
 
 def image_key(recipe: ImageRecipe, architecture: Architecture, overlays: tuple[Path, ...]) -> str:
@@ -112,6 +242,8 @@ def image_key(recipe: ImageRecipe, architecture: Architecture, overlays: tuple[P
         str(RECIPE_VERSION),
         architecture.debian_arch,
         recipe.suite,
+        # Left out where they are as ever, so that no image has to be made anew for their sake.
+        *((recipe.kind, str(recipe.disk_size)) if recipe.kind == "disk" else ()),
         *(
             "\n".join(names)
             for names in (recipe.packages, recipe.programs, recipe.keep, recipe.remove)
@@ -163,14 +295,13 @@ def _overlay(recipe: ImageRecipe, name: str) -> Path:
     )
 
 
-def _build(job: _Job, into: Path) -> None:
-    if caches.free_bytes(into) < NEEDED_BYTES:
-        raise InfraError(
-            f"less than {NEEDED_BYTES >> 20} MiB free at {into.parent}",
-            hint="`ktrial clean` frees what old runs left",
-        )
+# --------------------------------------------------------------------------- making them
+
+
+def _build_initramfs(job: _Job, into: Path) -> None:
+    _require_room(into, NEEDED_BYTES)
     root = into / "root"
-    _unpack(job, root)
+    bootstrap.unpack(job.wish(into), root)
     job.step.note("packing")
     entries = rootfs.entries(
         root,
@@ -179,71 +310,48 @@ def _build(job: _Job, into: Path) -> None:
         remove=job.recipe.remove,
         overlays=job.overlays,
     )
+    if job.recipe is HANDOVER:
+        entries += rootfs.portable(root, SERVER, SERVER_FOLDER)
     (into / ARCHIVE).write_bytes(initramfs.archive(entries))
     shutil.copyfile(job.log, into / job.log.name)
     caches.remove(root)
 
 
-def _unpack(job: _Job, root: Path) -> None:
-    """Fill `root` with the packages, unpacked but not configured."""
-    if shutil.which("mmdebstrap") is None:
-        raise InfraError("mmdebstrap is not there", hint="apt-get install mmdebstrap")
-    job.log.parent.mkdir(parents=True, exist_ok=True)
-    job.log.unlink(missing_ok=True)
-    options = root.with_name("apt.conf")
-    options.write_text(_apt_options(job.scope), encoding="utf-8")
-    hook = f'sh {shlex.quote(str(HOOK))} "$1"'
-
-    def note(line: str) -> None:
-        if line.startswith("I: "):
-            job.step.note(line.removeprefix("I: "))
-
-    completed = process.run(
-        [
-            "env",
-            f"KTRIAL_APT={job.apt}",
-            f"TMPDIR={root.parent}",
-            "mmdebstrap",
-            "--mode=chrootless",
-            "--variant=extract",
-            "--skip=check/chrootless",  # 1.4 and newer refuse to be root without it
-            "--format=directory",
-            f"--architectures={job.architecture.debian_arch}",
-            f"--include={','.join(job.recipe.packages)}",
-            f"--aptopt={options}",
-            f"--setup-hook={hook}",
-            f"--extract-hook={hook}",
-            job.recipe.suite,
-            str(root),
-            f"deb {_mirror(job.scope)} {job.recipe.suite} main",
-        ],
+def _build_disk(job: _Job, into: Path) -> None:
+    _require_room(into, NEEDED_DISK_BYTES)
+    archive = into / "system.tar"
+    bootstrap.install(job.wish(into), archive)
+    shutil.copyfile(job.log, into / job.log.name)
+    disk.make_ext4(
+        archive,
+        into / DISK,
+        size=job.recipe.disk_size,
         scope=job.scope,
-        log=job.log,
-        on_line=note,
+        step=job.step,
+        log=into / "mke2fs.log",
     )
-    process.check(
-        completed,
-        f"mmdebstrap for image {job.recipe.name} ({job.architecture.name})",
-        hint=f"see {job.log}; `ktrial doctor` checks whether the Debian mirror is within reach",
-    )
+    archive.unlink()
 
 
-def _apt_options(scope: Scope) -> str:
-    """The machine's own settings of how to fetch (proxies, a mirror frozen in time)."""
-    dump = process.run(
-        ["apt-config", "dump", "--format", '%F "%v";%n', "Acquire"], scope=scope
-    ).text.splitlines()
-    lines = [line for line in dump if not line.startswith("Acquire::IndexTargets")]
-    # As root apt drops to a user of its own, who may not be able to get into the cache folder.
-    return "\n".join((*lines, 'APT::Sandbox::User "root";', ""))
+def _require_room(into: Path, needed: int) -> None:
+    if caches.free_bytes(into) < needed:
+        raise InfraError(
+            f"less than {needed >> 20} MiB free at {into.parent}",
+            hint="`ktrial clean` frees what old runs left",
+        )
 
 
-def _mirror(scope: Scope) -> str:
-    """Where this machine gets Debian from; Debian's own mirror on another distribution."""
-    targets = process.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)", *DEBIAN_INDEXES],
-        scope=scope,
-        merge_stderr=False,
-    )
-    uris = [line for line in targets.text.splitlines() if line.startswith("http")]
-    return uris[0] if targets.ok and uris else DEFAULT_MIRROR
+BUILDERS: Mapping[str, Callable[[_Job, Path], None]] = {
+    "initramfs": _build_initramfs,
+    "disk": _build_disk,
+}
+
+# Not an image that anybody chooses, so it has no image.toml: mounts a disk and hands over to it.
+HANDOVER = ImageRecipe(
+    name="handover",
+    description="finds the root on a disk and hands over to the init that it has",
+    folder=shipped_root() / "vm_images" / "handover",
+    suite="bookworm",
+    packages=("busybox-static", "dropbear-bin"),
+    programs=("busybox", "sh", "switch_root", "modprobe", "cttyhack"),
+)

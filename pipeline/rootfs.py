@@ -104,6 +104,39 @@ def _libraries(root: Path, programs: Iterable[Path]) -> Iterator[Entry]:
             yield initramfs.file(target, library.read_bytes(), 0o755)
 
 
+def portable(root: Path, program: str, folder: str) -> tuple[Entry, ...]:
+    """A program that runs wherever `folder` is, whatever libraries are around it: with its own in
+    that folder, the dynamic linker among them, whose path in the program is changed.
+
+    It has to be started with LD_LIBRARY_PATH=/FOLDER.
+
+    Raises:
+        InfraError: it is not in the packages, or the folder's name is too long.
+    """
+    path = _find(root, program, PROGRAM_FOLDERS)
+    if path is None:
+        raise InfraError(f"{program} is in none of the image's packages")
+    data = path.read_bytes()
+    linker = next((wanted for wanted in _wanted(path) if wanted.startswith("/")), "")
+    if linker:
+        # The kernel takes the path up to its first NUL (load_elf_binary() in fs/binfmt_elf.c).
+        old, new = linker.encode() + b"\0", f"/{folder}/ld.so".encode() + b"\0"
+        if len(new) > len(old):
+            raise InfraError(
+                f"/{folder}/ld.so is longer than {linker}: it has no room in {program}"
+            )
+        data = data.replace(old, new.ljust(len(old), b"\0"), 1)
+    libraries = [
+        initramfs.file(
+            f"{folder}/{'ld.so' if entry.path == linker.lstrip('/') else Path(entry.path).name}",
+            entry.data,
+            0o755,
+        )
+        for entry in _libraries(root, [path])
+    ]
+    return (initramfs.file(f"{folder}/{program}", data, 0o755), *libraries)
+
+
 def _wanted(path: Path) -> tuple[str, ...]:
     data = path.read_bytes()
     if not elf.is_elf(data):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import image
+from pipeline import bootstrap, image
 from pipeline.catalog import Catalog
 from pipeline.errors import Cancelled, InfraError
 from pipeline.model import Image, ImageRecipe
@@ -160,7 +160,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def build_as_nobody(cache: Path) -> None:
-    if os.geteuid() == 0 and all(path.stat().st_mode & 0o001 for path in image.HOOK.parents):
+    if os.geteuid() == 0 and all(path.stat().st_mode & 0o001 for path in bootstrap.HOOK.parents):
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from pipeline import image, initramfs
+from pipeline import bootstrap, image, initramfs
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
-from pipeline.image import GuestFile
+from pipeline.image import GuestFile, UserImage
 from pipeline.model import Image, ImageRecipe
+from pipeline.scope import Scope
 from pipeline.settings import PACKAGE, shipped_root
+from tests.conftest import QuietStep
 
 CATALOG = Catalog(data=PACKAGE / "data", share=(shipped_root(),))
 X86, ARM = CATALOG.architecture("x86_64"), CATALOG.architecture("aarch64")
@@ -83,18 +86,21 @@ def test_compose_puts_archives_one_after_the_other_on_whole_blocks(tmp_path: Pat
     assert (tmp_path / "initrd").read_bytes() == padded + own
 
 
-def test_an_unknown_overlay_is_named(tmp_path: Path, scope: object, step: object) -> None:
+def test_an_unknown_overlay_is_named(tmp_path: Path, scope: Scope, step: QuietStep) -> None:
     with pytest.raises(UserError, match="no overlay nowhere"):
         image.build_image(
             recipe(tmp_path / "mine", overlays=("nowhere",)),
             X86,
             cache=tmp_path,
-            scope=scope,  # type: ignore[arg-type]
-            step=step,  # type: ignore[arg-type]
+            scope=scope,
+            step=step,
         )
 
 
-@pytest.mark.parametrize("name", sorted(CATALOG.images))
+INITRAMFS = sorted(name for name, each in CATALOG.images.items() if each.kind == "initramfs")
+
+
+@pytest.mark.parametrize("name", INITRAMFS)
 def test_a_shipped_recipe_has_an_init_and_a_server(name: str) -> None:
     shipped = CATALOG.images[name]
     assert "common" in shipped.overlays
@@ -102,11 +108,91 @@ def test_a_shipped_recipe_has_an_init_and_a_server(name: str) -> None:
     assert len(set(shipped.programs)) == len(shipped.programs)
 
 
-@pytest.mark.parametrize(
-    "script", [shipped_root() / "vm_images/common/overlay/init", image.HOOK], ids=lambda p: p.name
+def test_the_shipped_disk_has_what_bench_has_beside_busybox() -> None:
+    debian, bench = CATALOG.images["debian"], CATALOG.images["bench"]
+    assert debian.kind == "disk"
+    # `usleep` and `time` (the program) are in none of Debian's small packages.
+    assert set(bench.programs) - set(debian.programs) == {"busybox", "dropbear", "time", "usleep"}
+
+
+SCRIPTS = (
+    shipped_root() / "vm_images/common/overlay/init",
+    shipped_root() / "vm_images/handover/overlay/init",
+    shipped_root() / "vm_images/handover/overlay/ktrial/started",
+    bootstrap.HOOK,
 )
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: "-".join(path.parts[-3:]))
 def test_the_scripts_are_valid_sh(script: Path) -> None:
     checked = subprocess.run(
         ["sh", "-n", script], check=False, capture_output=True, text=True, timeout=10
     )
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+# --------------------------------------------------------------------------- which image
+
+
+def test_a_name_is_a_recipe_even_where_a_file_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "bench").write_bytes(b"")
+    found = image.resolve("bench", CATALOG.images, cwd=tmp_path)
+    assert found is CATALOG.images["bench"]
+    assert "hackbench" in (image.programs(found) or ())
+
+
+def test_a_path_is_a_disk_of_the_users_with_a_name_for_files(tmp_path: Path) -> None:
+    (tmp_path / "my cloud.v2.qcow2").write_bytes(b"")
+    found = image.resolve("my cloud.v2.qcow2", CATALOG.images, cwd=tmp_path)
+    assert found == UserImage(name="my-cloud-v2", path=tmp_path / "my cloud.v2.qcow2")
+    assert image.programs(found) is None
+    assert image.refusal(found, ARM, "x86_64") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("benhc", "unknown image"), ("./gone.qcow2", "there is no image"), ("./", "is a folder")],
+)
+def test_what_is_no_image_is_refused(tmp_path: Path, name: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        image.resolve(name, CATALOG.images, cwd=tmp_path)
+    assert caught.value.hint
+
+
+def test_a_disk_is_not_made_for_an_architecture_whose_code_would_have_to_run() -> None:
+    debian = CATALOG.images["debian"]
+    assert image.refusal(debian, X86, "x86_64") == ""
+    assert "aarch64" in image.refusal(debian, ARM, "x86_64")
+    assert image.refusal(debian, ARM, "aarch64") == ""
+    assert image.refusal(CATALOG.images["bench"], ARM, "x86_64") == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kind": "cdrom"}, "unknown kind “cdrom”"),
+        ({"kind": "disk"}, "disk_size"),
+        ({"kind": "disk", "disk_size": 9, "keep": ("x",)}, "keep has no meaning"),
+    ],
+)
+def test_a_recipe_that_makes_no_sense_is_refused(
+    tmp_path: Path, scope: Scope, step: QuietStep, changes: dict[str, object], words: str
+) -> None:
+    # The host's own architecture: on another one a disk is refused before.
+    native = CATALOG.native(platform.machine())
+    with pytest.raises(UserError, match=words):
+        image.build_image(
+            recipe(tmp_path / "mine", **changes), native, cache=tmp_path, scope=scope, step=step
+        )
+
+
+def test_the_key_of_a_disk_changes_with_its_size(tmp_path: Path) -> None:
+    sizes = [recipe(tmp_path, kind="disk", disk_size=size) for size in (1, 2)]
+    keys = {image.image_key(each, X86, ()) for each in (*sizes, recipe(tmp_path))}
+    assert len(keys) == 3
+
+
+def test_a_disk_that_cannot_be_booted_is_told_from_the_console() -> None:
+    said = "[    1.0] x\r\nktrial: image fault: there is no virtio disk\r\n[    1.1] reboot\r\n"
+    assert image.fault(said) == "there is no virtio disk"
+    assert image.fault("ktrial: ready 1.0") == ""

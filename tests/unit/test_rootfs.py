@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import initramfs, rootfs
+from pipeline.elf import Needs
+from pipeline.elf import needs as read_needs
 from pipeline.errors import InfraError, UserError
 from pipeline.initramfs import Entry
 from tests.elves import elf
@@ -135,3 +137,23 @@ def test_lib_is_a_folder_since_modules_come_in_an_archive_of_their_own(root: Pat
 def test_busybox_applets() -> None:
     assert rootfs.busybox_applets(BUSYBOX) == ("[", "[[", "awk", "echo", "sh")
     assert rootfs.busybox_applets(elf()) == ()
+
+
+def test_a_portable_program_takes_its_own_linker_and_libraries_along(root: Path) -> None:
+    found = {entry.path: entry for entry in rootfs.portable(root, "daemon", "k")}
+    assert set(found) == {"k/daemon", "k/ld.so", "k/libone.so.1", "k/libtwo.so"}
+    # The path of the linker is longer there, so the new one ends at a NUL within it.
+    before, after = (root / "usr/sbin/daemon").read_bytes(), found["k/daemon"].data
+    assert len(after) == len(before)
+    assert read_needs(after) == Needs(interpreter="/k/ld.so", libraries=("libone.so.1",))
+    assert found["k/ld.so"].data == (root / "lib/x86_64-linux-gnu/ld-2.so").read_bytes()
+
+
+def test_a_folder_too_long_for_the_linkers_path_is_refused(root: Path) -> None:
+    with pytest.raises(InfraError, match="has no room in daemon"):
+        rootfs.portable(root, "daemon", "a/folder/far/down")
+
+
+def test_a_portable_program_that_is_not_there_is_named(root: Path) -> None:
+    with pytest.raises(InfraError, match="demon is in none"):
+        rootfs.portable(root, "demon", "k")
