@@ -85,27 +85,27 @@ def test_boot_speed(ran: Ran) -> None:
     assert ran.folder is not None
     boots = sorted((ran.folder / "cells").glob("*/*"))
     for boot in boots:
-        subprocess.run(["sh", "-c", _initrd_line(boot)], cwd=boot, check=True, env=os.environ)
+        subprocess.run(["sh", "-c", initrd_line(boot)], cwd=boot, check=True, env=os.environ)
     mine = ours(ran)
     peers = [bare(boot) for boot in boots]
-    print(f"\nktrial, start to first command: {_show(mine)}")
-    print(f"bare QEMU, exec to ready line:  {_show(peers)}")
+    print(f"\nktrial, start to first command: {show(mine)}")
+    print(f"bare QEMU, exec to ready line:  {show(peers)}")
     ratio = statistics.median(mine) / statistics.median(peers)
     print(f"ktrial / bare QEMU: {ratio:.2f} (aim: at most 1.25)")
     if shutil.which("vng") is None:
         pytest.skip("virtme-ng is not installed")
     image = ran.folder / "builds" / "x86_64.tree" / "bzImage"
     others = [virtme(image) for _ in boots]
-    print(f"virtme-ng, one command:         {_show(others)}")
+    print(f"virtme-ng, one command:         {show(others)}")
     ratio = statistics.median(mine) / statistics.median(others)
     print(f"ktrial / virtme-ng: {ratio:.2f} (aim: at most 0.6)")
 
 
-def _initrd_line(boot: Path) -> str:
+def initrd_line(boot: Path) -> str:
     lines = (boot / "repeat.sh").read_text().splitlines()
     return next(line for line in lines if line.startswith("cat "))
 
 
-def _show(seconds: list[float]) -> str:
+def show(seconds: list[float]) -> str:
     median = statistics.median(seconds)
     return f"median {median:.2f} s of {', '.join(f'{each:.2f}' for each in seconds)}"

@@ -1,0 +1,127 @@
+"""What each node of a plan asks of this host, and how long it is expected to take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline import estimate, shapes
+from pipeline.budget import Budget
+from pipeline.catalog import Catalog
+from pipeline.estimate import BuildKind, Expectation, Known
+from pipeline.model import Cell, GuestShape, Plan
+from pipeline.nodes import Demand, Job, Kind
+from pipeline.planview import BuildOutlook, CellOutlook, Outlook
+from pipeline.scheduler import Forecast
+
+EXCLUSIVE = ("auto", "always", "never")
+# A tree unpacked, an image made: once on a host, and small beside a build.
+OTHERS: Mapping[Kind, float] = {Kind.TREE: 1.0, Kind.IMAGE: 2.0, Kind.ACCELERATOR: 1.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scales:
+    """Weighs the jobs of one plan. `known`: durations that this host has measured.
+
+    `accelerator` is the one that is expected; `exclusive` as in `EXCLUSIVE`.
+    """
+
+    plan: Plan
+    shelf: Catalog
+    known: Known
+    cores: float
+    accelerator: str = "tcg"
+    exclusive: str = "auto"
+
+    def __call__(self, job: Job) -> Demand:
+        if job.kind is Kind.BOOT and job.cell is not None:
+            return self.guest(job.cell)
+        if job.kind is Kind.BUILD and job.cell is not None:
+            seconds = self.build(job.cell.target, job.kernel).seconds
+            return Demand(seconds=seconds, cores=self.cores)
+        return Demand(seconds=OTHERS.get(job.kind, 0.0))
+
+    def guest(self, cell: Cell) -> Demand:
+        shape = self.shape(cell)
+        return Demand(
+            seconds=self.boot(cell).seconds,
+            cores=estimate.cores(shape, self.plan.scenario.workload(cell.workload)),
+            memory=shapes.needed_memory(shape, self.shelf.architecture(cell.architecture)),
+            exclusive=self.alone(cell),
+        )
+
+    def alone(self, cell: Cell) -> bool:
+        """Whether a cell's boots have the host to themselves: those whose times are looked at."""
+        if self.exclusive != "auto":
+            return self.exclusive == "always"
+        run = self.plan.scenario.workload(cell.workload)
+        return run is not None and run.spec.timed
+
+    def shape(self, cell: Cell) -> GuestShape:
+        return self.shelf.guests[cell.guest]
+
+    def boot(self, cell: Cell) -> Expectation:
+        return estimate.boot(
+            self.known,
+            architecture=cell.architecture,
+            accelerator=self.accelerator,
+            shape=self.shape(cell),
+            image=self.plan.scenario.image,
+            run=self.plan.scenario.workload(cell.workload),
+        )
+
+    def kind(self, target: str, kernel: str) -> BuildKind:
+        """How a build will come to be, as far as can be told without its configuration: what
+        was built here before is there, and the others start from the first kernel's folder."""
+        if kernel != self.plan.scenario.kernels[0].name:
+            return BuildKind.INCREMENT
+        tree = self.plan.scenario.tree.name
+        seen = any(
+            estimate.build_key(target=target, tree=tree, kind=kind) in self.known
+            for kind in BuildKind
+        )
+        return BuildKind.CACHED if seen else BuildKind.CLEAN
+
+    def build(self, target: str, kernel: str) -> Expectation:
+        return estimate.build(
+            self.known,
+            target=target,
+            tree=self.plan.scenario.tree.name,
+            kind=self.kind(target, kernel),
+        )
+
+
+def outlook(
+    scales: Scales, *, budget: Budget, forecast: Forecast, notes: tuple[str, ...] = ()
+) -> Outlook:
+    """What `ktrial plan` shows."""
+    plan = scales.plan
+    cells = tuple(dict.fromkeys(boot.cell for boot in plan.boots))
+    targets = tuple(dict.fromkeys(cell.target for cell in cells))
+    return Outlook(
+        plan=plan,
+        builds=tuple(
+            BuildOutlook(
+                target=target,
+                kernel=kernel.name,
+                kind=scales.kind(target, kernel.name),
+                expected=scales.build(target, kernel.name),
+            )
+            for target in targets
+            for kernel in plan.scenario.kernels
+        ),
+        cells=tuple(
+            CellOutlook(
+                cell=cell,
+                shape=scales.shape(cell),
+                expected=scales.boot(cell),
+                memory=scales.guest(cell).memory,
+                exclusive=scales.alone(cell),
+                boots=sum(boot.cell == cell for boot in plan.boots),
+            )
+            for cell in cells
+        ),
+        budget=budget,
+        forecast=forecast,
+        notes=notes,
+    )
