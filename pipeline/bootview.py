@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from pipeline import metrics
-from pipeline.model import NO_SSH, BootResult, Finding, Output, Phase, Stop
+from pipeline.model import (
+    NO_SSH,
+    BootResult,
+    EventResult,
+    EventState,
+    Finding,
+    Output,
+    Phase,
+    Stop,
+)
 from pipeline.slots import What
 
 CONSOLE_LOG = "console.log"  # below a boot's folder
@@ -135,6 +144,54 @@ def source_view(result: BootResult, source: str, *, what: What, needs_numbers: b
     )
 
 
+def shape_view(result: BootResult) -> Observation:
+    """The guest that came up is the one that its shape describes."""
+    trouble = _trouble(result)
+    if result.differences is None or result.ready is None:
+        if trouble:
+            return blocked(_underway(result) or "the boot", trouble)
+        return Observation(state=State.HARNESS, reason="the guest's own view was not read")
+    if result.differences and trouble and trouble.state is not State.FAULTY:
+        return blocked("the boot", trouble)  # a host in trouble: nothing of it is charged
+    if result.differences:
+        faults = tuple(Fault(kind="shape", title=each, text=each) for each in result.differences)
+        return Observation(
+            state=State.FAULTY,
+            reason="; ".join(result.differences),
+            evidence=str(result.folder),
+            faults=faults,
+        )
+    return Observation(state=State.GOOD, evidence=str(result.folder))
+
+
+_EVENT_STATES = {
+    EventState.GOOD: State.GOOD,
+    EventState.FAILED: State.FAULTY,
+    EventState.UNSUPPORTED: State.UNSUPPORTED,
+    EventState.HARNESS: State.HARNESS,
+}
+
+
+def event_view(result: BootResult, label: str) -> Observation:
+    """What the host did, what the guest saw, and whether they agree."""
+    found = next((each for each in result.events if each.label == label), EventResult(label=label))
+    if found.state is EventState.NOT_RUN:
+        if trouble := _trouble(result):
+            return blocked(_underway(result) or "the boot", trouble)
+        reason = found.reason or "no result came back"
+        return Observation(state=State.HARNESS, reason=reason, evidence=str(result.folder))
+    words = (("host", found.host), ("guest", found.guest))
+    fault = Fault(kind="event", title=found.title or found.reason, text=found.reason)
+    return Observation(
+        state=_EVENT_STATES[found.state],
+        reason="" if found.state is EventState.GOOD else found.reason,
+        evidence=str(result.folder),
+        detail="\n".join(f"{who}: {what}" for who, what in words if what),
+        seconds=found.seconds,
+        faults=(fault,) if found.state is EventState.FAILED else (),
+    )
+
+
 def _trouble(result: BootResult) -> Observation | None:
     """What ended this boot's work before its end, if anything did."""
     if result.stop is Stop.INFRA:
@@ -233,7 +290,7 @@ def _reported(finding: Finding, result: BootResult) -> Fault:
     return Fault(
         kind=finding.kind,
         title=finding.title,
-        text=f"kernel {finding.kind}: {finding.title}{times}",
+        text=f"{finding.title}{times}",
         fatal=finding.fatal,
         # A vCPU that its host does not run looks the same as one that is stuck.
         by_load=finding.kind == "hang" and not finding.fatal and _emulated(result),

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline import kconfig, metrics, schema
+from pipeline import kconfig, metrics, schema, shapes
 from pipeline.errors import UserError
 from pipeline.model import (
     Architecture,
@@ -66,7 +66,7 @@ class Catalog:
 
     @cached_property
     def guests(self) -> Mapping[str, GuestShape]:
-        return self._records("vm_images/guests", GuestShape)
+        return self._each("vm_images/guests", "*.toml", _sound_shape, name=_stem)
 
     @cached_property
     def images(self) -> Mapping[str, ImageRecipe]:
@@ -141,6 +141,14 @@ def _sound(path: Path, record: type[Readable]) -> Readable:
     """A workload or probe whose regular expressions compile and name their groups."""
     found = schema.read(path, record, name=path.stem)
     for trouble in metrics.check(found.readings):
+        raise UserError(f"{path}: {trouble}", hint="mend the file")
+    return found
+
+
+def _sound_shape(path: Path) -> GuestShape:
+    """A shape whose topology, cells and memory fit together."""
+    found = schema.read(path, GuestShape, name=path.stem)
+    for trouble in shapes.check(found):
         raise UserError(f"{path}: {trouble}", hint="mend the file")
     return found
 

@@ -26,7 +26,7 @@ RESULTS = "results"
 REPOSITORIES = ("repos", "trees")
 # Folders below the cache that are one entry each, and those that hold one entry per folder.
 WHOLE = ("apt", "libvirt")
-SHELVES = ("builds", "configs", "images", "repos", "sources", "tmp", "trees", "work")
+SHELVES = ("builds", "configs", "images", "repos", "sources", "tables", "tmp", "trees", "work")
 RUN_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 AGES = {"m": 60.0, "h": 3600.0, "d": DAY, "w": 7 * DAY}
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

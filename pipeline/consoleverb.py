@@ -75,7 +75,7 @@ def read(blocks: Iterable[bytes], families: Iterable[Family]) -> Account:
 
 def as_json(account: Account) -> str:
     """One JSON object, indented."""
-    return json.dumps(asdict(account), indent=2, ensure_ascii=False)
+    return json.dumps(asdict(account), indent=2, ensure_ascii=False) + "\n"
 
 
 def as_text(account: Account) -> str:
@@ -92,7 +92,7 @@ def as_text(account: Account) -> str:
         parts += [f"    {line}" for line in lines[:SHOWN_LINES]]
         if len(lines) > SHOWN_LINES:
             parts.append(f"    … {len(lines) - SHOWN_LINES} more lines (--json has them)")
-    return "\n".join(parts)
+    return "\n".join(parts) + "\n"
 
 
 def _sentence(account: Account) -> str:

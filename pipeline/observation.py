@@ -13,6 +13,8 @@ from pipeline.bootview import (
     State,
     blocked,
     boot_view,
+    event_view,
+    shape_view,
     source_view,
     together,
 )
@@ -29,7 +31,7 @@ from pipeline.model import (
     Plan,
     Revision,
 )
-from pipeline.slots import Slot, What
+from pipeline.slots import SHAPE, Slot, What
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Witness:
         if slot.what is What.APPLY:
             return self.apply(slot.kernel)
         if slot.what is What.BUILD:
-            return self.build(slot.architecture, slot.kernel)
+            return self.build(slot.target, slot.kernel)
         assert slot.cell is not None
         return self._in_cell(slot, slot.cell)
 
@@ -59,19 +61,19 @@ class Witness:
             return _not_applied(found)
         return Observation(state=State.GOOD) if isinstance(found, Revision) else self._missing()
 
-    def build(self, architecture: str, kernel: KernelPlan) -> Observation:
-        cause = self._unsupported_everywhere(architecture)
+    def build(self, target: str, kernel: KernelPlan) -> Observation:
+        cause = self._unsupported_everywhere(target)
         if cause:
             return Observation(state=State.UNSUPPORTED, reason=cause)
         applied = self.apply(kernel)
         if applied.state is not State.GOOD:
             return blocked(f"{kernel.name} to apply", applied)
-        fault = self._fault(f"build.{architecture}.{kernel.name}")
+        fault = self._fault(f"build.{target}.{kernel.name}")
         if fault:
             return fault
-        found = self.evidence.builds.get((architecture, kernel.name))
+        found = self.evidence.builds.get((target, kernel.name))
         if found is None:
-            return self._missing(f"build.{architecture}.{kernel.name}")
+            return self._missing(f"build.{target}.{kernel.name}")
         return _built(found)
 
     def findings(self, cell: Cell, kernel: str) -> frozenset[tuple[str, str]]:
@@ -84,9 +86,9 @@ class Witness:
     def _in_cell(self, slot: Slot, cell: Cell) -> Observation:
         if cell in self.plan.unsupported:
             return Observation(state=State.UNSUPPORTED, reason=self.plan.unsupported[cell])
-        built = self.build(cell.architecture, slot.kernel)
+        built = self.build(cell.target, slot.kernel)
         if built.state is not State.GOOD:
-            return blocked(f"{slot.kernel.name} to build for {cell.architecture}", built)
+            return blocked(f"{slot.kernel.name} to build for {cell.target}", built)
         host = self._fault(f"image.{cell.architecture}", f"accelerator.{cell.architecture}")
         if host:
             return host if slot.what is What.BOOT else blocked("the boot", host)
@@ -103,13 +105,17 @@ class Witness:
         result = self._planned_outputs(result)
         if slot.what is What.BOOT:
             return boot_view(result)
+        if slot.what is What.SHAPE:
+            return shape_view(result)
+        if slot.what is What.EVENT:
+            return event_view(result, slot.source)
         needs_numbers = slot.what is What.PROBE or self._has_readings(slot.source)
         return source_view(result, slot.source, what=slot.what, needs_numbers=needs_numbers)
 
     def _planned_outputs(self, result: BootResult) -> BootResult:
         """A fault under a step that no case stands for is the boot's, not lost."""
         labels = {run.label for run in self.plan.scenario.workloads}
-        sources = {*self.plan.scenario.probes, *(labels & {result.boot.cell.workload})}
+        sources = {SHAPE, *self.plan.scenario.probes, *(labels & {result.boot.cell.workload})}
         outputs = tuple(output for output in result.outputs if output.source in sources)
         return replace(result, outputs=outputs)
 
@@ -134,7 +140,9 @@ class Witness:
 
     @cached_property
     def _results(self) -> Mapping[BootId, BootResult]:
-        return {result.boot: result for result in self.evidence.boots}
+        """By the boot as planned; of several attempts the last one counts."""
+        attempts = sorted(self.evidence.boots, key=lambda result: result.boot.boot)
+        return {replace(result.boot, boot=0): result for result in attempts}
 
     def _fault(self, *nodes: str) -> Observation | None:
         for node in nodes:
@@ -151,8 +159,8 @@ class Witness:
             return Observation(state=State.BLOCKED, reason=self.evidence.spared[node])
         return Observation(state=State.HARNESS, reason="no result came back")
 
-    def _unsupported_everywhere(self, architecture: str) -> str:
-        cells = [cell for cell in self.plan.cells if cell.architecture == architecture]
+    def _unsupported_everywhere(self, target: str) -> str:
+        cells = [cell for cell in self.plan.cells if cell.target == target]
         causes = [self.plan.unsupported.get(cell, "") for cell in cells]
         return causes[0] if causes and all(cell in self.plan.unsupported for cell in cells) else ""
 

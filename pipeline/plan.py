@@ -4,33 +4,111 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 
-from pipeline.model import BootId, Cell, Plan, Scenario
+from pipeline.errors import UserError
+from pipeline.model import BootId, Cell, CellPattern, Configuration, Plan, Scenario
 
 BOOT_ONLY = "boot"
 
 
 def cells(scenario: Scenario) -> tuple[Cell, ...]:
-    """Architectures × guests × workloads, in the order in which the scenario names them."""
-    labels = [run.label for run in scenario.workloads] or [BOOT_ONLY]
-    return tuple(
-        Cell(architecture=architecture, guest=guest, workload=label)
-        for architecture in scenario.architectures
-        for guest in scenario.guests_on.get(architecture, scenario.guests)
-        for label in labels
-    )
+    """Architectures × configurations × guests × workloads, in the order in which the scenario
+    names them, without those that it excludes and with those that it includes besides.
+
+    Raises UserError where a pattern names nothing, or an include not enough.
+    """
+    product = tuple(_product(scenario))
+    for pattern in scenario.exclude:
+        if not any(matches(pattern, cell) for cell in product):
+            raise UserError(
+                f"exclude: there is no cell {describe(pattern)}", hint="`ktrial plan` shows them"
+            )
+    wanted = [c for c in product if not any(matches(p, c) for p in scenario.exclude)]
+    besides = [cell for pattern in scenario.include for cell in _included(pattern, scenario)]
+    found = tuple(dict.fromkeys((*wanted, *besides)))
+    if scenario.exclude and not found:
+        raise UserError("nothing is left to run: every cell is excluded")
+    return found
 
 
 def make(scenario: Scenario, unsupported: Mapping[Cell, str] | None = None) -> Plan:
     """The plan of a scenario; `unsupported` are cells that this host cannot give, and why."""
     causes = dict(unsupported or {})
-    supported = [cell for cell in cells(scenario) if cell not in causes]
+    whole = cells(scenario)
     return Plan(
         scenario=scenario,
-        cells=cells(scenario),
-        boots=tuple(boot for cell in supported for boot in _blocks(scenario, cell)),
+        cells=whole,
+        boots=tuple(b for cell in whole if cell not in causes for b in _blocks(scenario, cell)),
         unsupported=causes,
     )
+
+
+def matches(pattern: CellPattern, cell: Cell) -> bool:
+    """Whether a pattern names this cell; what is empty in it stands for any."""
+    return all(wanted in ("", getattr(cell, name)) for name, wanted in _named(pattern))
+
+
+def describe(pattern: CellPattern) -> str:
+    """“architecture=aarch64, guest=smp8”."""
+    return ", ".join(f"{name}={wanted}" for name, wanted in _named(pattern) if wanted) or "at all"
+
+
+def _named(pattern: CellPattern) -> Iterator[tuple[str, str]]:
+    for each in fields(pattern):
+        yield each.name, str(getattr(pattern, each.name))
+
+
+def _product(scenario: Scenario) -> Iterator[Cell]:
+    for architecture in scenario.architectures:
+        for configuration in _configurations(scenario):
+            for guest in scenario.guests_on.get(architecture, scenario.guests):
+                for label in _labels(scenario):
+                    yield Cell(
+                        architecture=architecture,
+                        configuration=configuration,
+                        guest=guest,
+                        workload=label,
+                    )
+
+
+def _included(pattern: CellPattern, scenario: Scenario) -> Iterator[Cell]:
+    if not (pattern.architecture and pattern.guest):
+        raise UserError(
+            f"include: {describe(pattern)} is no whole cell",
+            hint="give at least an architecture and a guest",
+        )
+    for configuration in _one_of("configuration", pattern, _configurations(scenario)):
+        for label in _one_of("workload", pattern, _labels(scenario)):
+            yield Cell(
+                architecture=pattern.architecture,
+                configuration=configuration,
+                guest=pattern.guest,
+                workload=label,
+            )
+
+
+def _one_of(field: str, pattern: CellPattern, known: tuple[str, ...]) -> tuple[str, ...]:
+    wanted = getattr(pattern, field)
+    if wanted and wanted not in known:
+        raise UserError(
+            f"include: the scenario has no {field} “{wanted}”", hint=f"it has {', '.join(known)}"
+        )
+    return (wanted,) if wanted else known
+
+
+def _configurations(scenario: Scenario) -> tuple[str, ...]:
+    return tuple(each.name for each in scenario.configurations) or ("",)
+
+
+def _labels(scenario: Scenario) -> tuple[str, ...]:
+    return tuple(run.label for run in scenario.workloads) or (BOOT_ONLY,)
+
+
+def configuration(scenario: Scenario, name: str) -> Configuration:
+    """The point of the kconfig axis of that name; "" is the one that adds nothing."""
+    known = {each.name: each for each in scenario.configurations}
+    return known.get(name) or Configuration(name=name, fragments=())
 
 
 def _blocks(scenario: Scenario, cell: Cell) -> Iterator[BootId]:

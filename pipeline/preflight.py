@@ -3,47 +3,141 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline import catalog, compiler, plan, store, virt
+from pipeline import (
+    accelerator,
+    catalog,
+    compiler,
+    domain,
+    events,
+    host,
+    image,
+    plan,
+    shapes,
+    store,
+    virt,
+)
+from pipeline.budget import Budget
 from pipeline.catalog import Catalog
 from pipeline.errors import InfraError, UserError
-from pipeline.model import Plan
+from pipeline.model import Cell, Plan
 from pipeline.scope import Scope
 from pipeline.settings import TOOLCHAIN, Settings
 
 
-def check(plan_: Plan, *, settings: Settings, shelf: Catalog, scope: Scope) -> Plan:
+def check(
+    plan_: Plan,
+    *,
+    settings: Settings,
+    shelf: Catalog,
+    budget: Budget,
+    transport: str,
+    scope: Scope,
+) -> Plan:
     """The plan, with the cells that this host cannot give marked as unsupported.
 
     Raises:
-        UserError: a libvirt that can never have a run's files.
+        UserError: a libvirt that can never have a run's files; events that make no sense.
         InfraError: no compiler for an architecture, no emulator for any, a disk too full.
     """
     _check_connection(settings)
+    _check_events(plan_, shelf, transport)
+    _check_image(plan_, shelf, transport)
     toolchain = catalog.pick("toolchain", TOOLCHAIN, shelf.toolchains)
     compiler.require_host_tools()
-    for name in plan_.scenario.architectures:
+    for name in dict.fromkeys(cell.architecture for cell in plan_.cells):
         target = shelf.architecture(name)
         compiler.find(toolchain, target, machine=platform.machine(), scope=scope)
     settings.cache.mkdir(parents=True, exist_ok=True)
     store.require_space(settings.cache, store.CLEAN_BYTES)
-    return _without_emulators(plan_, shelf)
+    return supported(plan_, shelf, Host.look(plan_, shelf, budget, settings, scope))
 
 
-def _without_emulators(plan_: Plan, shelf: Catalog) -> Plan:
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What this host can give. Keys are architectures; `qemu`: (7, 2), and "" or what is wrong
+    with an emulator in `lacking`; `memory` in MiB for all guests together."""
+
+    lacking: Mapping[str, str]
+    qemu: Mapping[str, tuple[int, ...]]
+    memory: int
+    accelerator: str | None = None
+
+    @classmethod
+    def look(
+        cls, plan_: Plan, shelf: Catalog, budget: Budget, settings: Settings, scope: Scope
+    ) -> Host:
+        lacking, versions = {}, {}
+        for name in dict.fromkeys(cell.architecture for cell in plan_.cells):
+            target = shelf.architecture(name)
+            if not Path("/usr/bin", target.qemu).exists():
+                lacking[name] = (
+                    f"{target.qemu} is not there: sudo apt-get install {target.qemu_package}"
+                )
+            else:
+                version = accelerator.qemu_version(target, scope)
+                versions[name] = host.version_numbers(version)
+        return cls(lacking=lacking, qemu=versions, memory=budget.memory, accelerator=settings.accel)
+
+
+def supported(plan_: Plan, shelf: Catalog, here: Host) -> Plan:
     """One missing emulator takes its own cells away, not the others; none at all ends the run."""
-    lacking = {
-        name: f"{target.qemu} is not there: sudo apt-get install {target.qemu_package}"
-        for name in plan_.scenario.architectures
-        if not Path("/usr/bin", (target := shelf.architecture(name)).qemu).exists()
-    }
-    if len(lacking) == len(plan_.scenario.architectures):
-        raise InfraError("no emulator: " + "; ".join(lacking.values()))
-    causes = {
-        cell: lacking[cell.architecture] for cell in plan_.cells if cell.architecture in lacking
-    }
+    if here.lacking and not here.qemu:
+        raise InfraError("no emulator: " + "; ".join(here.lacking.values()))
+    causes = {cell: why for cell in plan_.cells if (why := _refusal(cell, plan_, shelf, here))}
     return plan.make(plan_.scenario, causes) if causes else plan_
+
+
+def _refusal(cell: Cell, plan_: Plan, shelf: Catalog, here: Host) -> str:
+    """Why this host cannot give a cell, or ""."""
+    if cell.architecture in here.lacking:
+        return here.lacking[cell.architecture]
+    architecture, shape = shelf.architecture(cell.architecture), shelf.guests[cell.guest]
+    wanted = image.resolve(plan_.scenario.image, shelf.images, cwd=Path("/"))
+    return image.refusal(wanted, architecture) or shapes.refusal(
+        shape,
+        architecture,
+        host_memory=here.memory,
+        accelerator=here.accelerator,
+        qemu=here.qemu.get(cell.architecture),
+        firmware_there=_has_firmware(cell.architecture),
+    )
+
+
+def _has_firmware(architecture: str) -> bool:
+    path = domain.FIRMWARE.get(architecture)
+    return path is not None and path.exists()
+
+
+def _check_image(plan_: Plan, shelf: Catalog, transport: str) -> None:
+    wanted = image.resolve(plan_.scenario.image, shelf.images, cwd=Path("/"))
+    on_disk = isinstance(wanted, image.UserImage) or wanted.kind == "disk"
+    if on_disk and transport == "console":
+        raise UserError(
+            f"image {wanted.name} has an init of its own, which does not run ktrial's steps",
+            hint="leave out --transport console, or take image bench",
+        )
+
+
+def _check_events(plan_: Plan, shelf: Catalog, transport: str) -> None:
+    scenario = plan_.scenario
+    if scenario.events and transport == "console":
+        raise UserError(
+            "events need ssh: the console carries no answers", hint="leave out --transport console"
+        )
+    for event in scenario.events:
+        for guest in event.guests:
+            catalog.pick(f"guest of event {event.label}", guest, shelf.guests)
+    for cell in plan_.cells:
+        events.check(
+            scenario.events_in(cell.guest),
+            shelf.guests[cell.guest],
+            shelf.architecture(cell.architecture),
+            has_workload=scenario.workload(cell.workload) is not None,
+        )
 
 
 def _check_connection(settings: Settings) -> None:

@@ -32,6 +32,7 @@ from pipeline.model import Better, BootId, BootResult, Phase, Run, Sample
 SCHEMA = 1
 COLUMNS = (
     "architecture",
+    "configuration",
     "guest",
     "workload",
     "kernel",
@@ -99,6 +100,7 @@ def _rows(run: Run) -> Iterator[list[Any]]:
         for sample in result.samples:
             yield [
                 boot.cell.architecture,
+                boot.cell.configuration,
                 boot.cell.guest,
                 boot.cell.workload,
                 boot.kernel,
@@ -119,6 +121,7 @@ def _samples(table: Mapping[str, Any]) -> dict[BootId, list[Sample]]:
         for cells in table["rows"]:
             row = dict(zip(table["columns"], cells, strict=True))
             cell = {name: row[name] for name in ("architecture", "guest", "workload")}
+            cell["configuration"] = row.get("configuration", "")
             boot = {name: row[name] for name in ("kernel", "block", "boot")}
             sample = Sample(
                 source=row["source"],

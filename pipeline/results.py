@@ -3,7 +3,7 @@
 results/<id>/
   summary.txt  junit.xml  result.json
   apply.<kernel>.log
-  builds/<arch>.<kernel>/     .config, build.log, build.sh
+  builds/<target>.<kernel>/   .config, build.log, build.sh
   cells/<cell>/<kernel>.block<n>.boot<n>/
                               console.log, domain.xml, qemu.log, outputs/, repeat.sh
 results/latest -> <id>
@@ -39,8 +39,8 @@ class Folder:
     def apply_log(self, kernel: str) -> Path:
         return self.root / f"apply.{kernel}.log"
 
-    def build(self, architecture: str, kernel: str) -> Path:
-        return made(self.root / "builds" / f"{architecture}.{kernel}")
+    def build(self, target: str, kernel: str) -> Path:
+        return made(self.root / "builds" / f"{target}.{kernel}")
 
     def boot(self, boot: BootId) -> Path:
         name = f"{boot.kernel}.block{boot.block}.boot{boot.boot}"
@@ -127,18 +127,18 @@ def keep_series(folder: Folder, scenario: Scenario) -> None:
                 (target / f"{patch.number:04}.eml").write_bytes(patch.mail)
 
 
-def keep_build(folder: Folder, result: Build, tree: Tree, revision: Revision) -> None:
+def keep_build(folder: Folder, result: Build, target: str, tree: Tree, revision: Revision) -> None:
     """Put kernel, configuration, log and the script that repeats the build beside the results."""
-    target = folder.build(result.architecture, result.kernel)
-    link(result.image, target / result.image.name)
+    here = folder.build(target, result.kernel)
+    link(result.image, here / result.image.name)
     for name, source in (
         ("config", result.config),
         ("build.log", result.log),
         ("build.sh", result.folder / "build.sh"),
     ):
-        if source.is_file() and source != target / name:
-            shutil.copyfile(source, target / name)
-    name_source(target / "build.sh", tree, revision)
+        if source.is_file() and source != here / name:
+            shutil.copyfile(source, here / name)
+    name_source(here / "build.sh", tree, revision)
 
 
 def name_source(script: Path, tree: Tree, revision: Revision) -> None:

@@ -10,12 +10,26 @@ from pathlib import Path
 from pipeline import catalog, schema
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
-from pipeline.model import KernelPlan, Role, Scenario, Series, Table, TreeSpec, WorkloadRun
+from pipeline.model import (
+    CellPattern,
+    Configuration,
+    Event,
+    ImageRecipe,
+    KernelPlan,
+    ProbeSpec,
+    Role,
+    Scenario,
+    Series,
+    Table,
+    TreeSpec,
+    WorkloadRun,
+)
 
 FILE = "scenario.toml"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 # The cases that every kernel has besides its workload.
-TAKEN = ("apply", "build", "boot")
+TAKEN = ("apply", "build", "boot", "shape")
+ALL = "all"
 Scalar = str | int | float | bool
 ReadFiles = Callable[[Sequence[Path], str], Series]
 Bind = Callable[[str, str, Mapping[str, Scalar]], WorkloadRun]
@@ -72,6 +86,11 @@ class ScenarioFile:
     boots: int = 1
     tables: tuple[Table, ...] = ()
     variants: tuple[Variant, ...] = ()
+    configurations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    include: tuple[CellPattern, ...] = ()
+    exclude: tuple[CellPattern, ...] = ()
+    events: tuple[Event, ...] = ()
+    table_override: bool = True
 
     @property
     def name(self) -> str:
@@ -89,6 +108,11 @@ class Overrides:
     workloads: tuple[WorkloadEntry, ...] = ()
     probes: tuple[str, ...] = ()
     boots: int = 0
+    configurations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    include: tuple[CellPattern, ...] = ()
+    exclude: tuple[CellPattern, ...] = ()
+    events: tuple[Event, ...] = ()
+    table_override: bool | None = None
 
 
 def load(folder: Path) -> ScenarioFile:
@@ -161,6 +185,11 @@ def resolve(
         probes=found.probes,
         boots=found.boots,
         tables=found.tables,
+        configurations=_configurations(found.configurations),
+        include=found.include,
+        exclude=found.exclude,
+        events=labelled(found.events),
+        table_override=found.table_override,
         variant=variant.name if variant else "",
         notes=(variant.note,) if variant and variant.note else (),
     )
@@ -189,6 +218,27 @@ def _workloads(entries: Sequence[WorkloadEntry], bind: Bind) -> tuple[WorkloadRu
     return tuple(runs)
 
 
+def _configurations(table: Mapping[str, tuple[str, ...]]) -> tuple[Configuration, ...]:
+    for name in table:
+        _check_name(name, "configurations: ")
+    return tuple(Configuration(name=name, fragments=given) for name, given in table.items())
+
+
+def labelled(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Events without a label are called after what they do, the second of a kind with a number."""
+    made: list[Event] = []
+    for event in events:
+        if event.label:
+            _check_name(event.label, "events: label ")
+        of_kind = sum(each.action is event.action for each in made) + 1
+        plain = event.action.value if of_kind == 1 else f"{event.action.value}-{of_kind}"
+        label = event.label or plain
+        if any(each.label == label for each in made):
+            raise UserError(f"two events are called “{label}”", hint="give one another label")
+        made.append(replace(event, label=label))
+    return tuple(made)
+
+
 def for_series(
     kernels: tuple[KernelPlan, ...],
     *,
@@ -215,7 +265,8 @@ def for_series(
 
 
 def override(scenario: Scenario, wanted: Overrides, *, shelf: Catalog, bind: Bind) -> Scenario:
-    """The scenario as the command line wants it."""
+    """The scenario as the command line wants it. The guest `all` is every shape there is."""
+    guests = tuple(shelf.guests) if wanted.guests == (ALL,) else wanted.guests
     changed = replace(
         scenario,
         architectures=tuple(
@@ -223,12 +274,19 @@ def override(scenario: Scenario, wanted: Overrides, *, shelf: Catalog, bind: Bin
         )
         or scenario.architectures,
         fragments=tuple(dict.fromkeys((*scenario.fragments, *wanted.kconfigs))),
-        guests=wanted.guests or scenario.guests,
-        guests_on={} if wanted.guests else scenario.guests_on,
+        guests=guests or scenario.guests,
+        guests_on={} if guests else scenario.guests_on,
         image=wanted.image or scenario.image,
         workloads=_workloads(wanted.workloads, bind) or scenario.workloads,
         probes=wanted.probes or scenario.probes,
         boots=wanted.boots or scenario.boots,
+        configurations=_configurations(wanted.configurations) or scenario.configurations,
+        include=wanted.include or scenario.include,
+        exclude=wanted.exclude or scenario.exclude,
+        events=labelled(wanted.events) or scenario.events,
+        table_override=(
+            scenario.table_override if wanted.table_override is None else wanted.table_override
+        ),
     )
     return checked(changed, shelf)
 
@@ -239,18 +297,12 @@ def checked(scenario: Scenario, shelf: Catalog) -> Scenario:
     on = {shelf.architecture(name).name: guests for name, guests in scenario.guests_on.items()}
     for guest in (*scenario.guests, *(each for guests in on.values() for each in guests)):
         catalog.pick("guest", guest, shelf.guests)
-    for fragment in scenario.fragments:
+    fragments = [name for each in scenario.configurations for name in each.fragments]
+    for fragment in (*scenario.fragments, *fragments):
         catalog.pick("kconfig fragment", fragment, shelf.fragments)
-    recipe = catalog.pick("image", scenario.image, shelf.images)
     probes = [catalog.pick("probe", name, shelf.probes) for name in scenario.probes]
-    needs = {need: run.label for run in scenario.workloads for need in run.spec.needs}
-    needs |= {need: probe.name for probe in probes for need in probe.needs}
-    for need, wanted_by in needs.items():
-        if need not in recipe.programs:
-            raise UserError(
-                f"{wanted_by} needs {need}, which image “{recipe.name}” does not have",
-                hint="name another image with --image",
-            )
+    if "/" not in scenario.image:  # what a disk of the user's holds, nobody knows
+        _check_programs(scenario, catalog.pick("image", scenario.image, shelf.images), probes)
     for run in scenario.workloads:
         if run.label in scenario.probes:
             raise UserError(f"“{run.label}” is a probe and a workload", hint="give it a label")
@@ -259,5 +311,26 @@ def checked(scenario: Scenario, shelf: Catalog) -> Scenario:
         architectures=tuple(dict.fromkeys(names)),
         guests=tuple(dict.fromkeys(scenario.guests)),
         guests_on=on,
+        include=tuple(_pattern(each, shelf) for each in scenario.include),
+        exclude=tuple(_pattern(each, shelf) for each in scenario.exclude),
         probes=tuple(dict.fromkeys(scenario.probes)),
     )
+
+
+def _check_programs(scenario: Scenario, recipe: ImageRecipe, probes: Sequence[ProbeSpec]) -> None:
+    needs = {need: run.label for run in scenario.workloads for need in run.spec.needs}
+    needs |= {need: probe.name for probe in probes for need in probe.needs}
+    for need, wanted_by in needs.items():
+        if need not in recipe.programs:
+            raise UserError(
+                f"{wanted_by} needs {need}, which image “{recipe.name}” does not have",
+                hint="name another image with --image",
+            )
+
+
+def _pattern(pattern: CellPattern, shelf: Catalog) -> CellPattern:
+    """With the architecture's own name in place of an alias, and a guest that is known."""
+    if pattern.guest:
+        catalog.pick("guest", pattern.guest, shelf.guests)
+    name = shelf.architecture(pattern.architecture).name if pattern.architecture else ""
+    return replace(pattern, architecture=name)

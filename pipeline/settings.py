@@ -6,6 +6,7 @@ Nothing below the command line reads the environment: it is handed a Settings.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ class Settings:
     accel: str | None
     sandboxed: bool
     jobs: int
+    memory: int | None  # MiB for all guests together; None: what is free
+    terminal: str  # TERM: what an interactive shell in a guest is told
+    lore: str  # public-inbox server, with %s for the message-id; "": b4's own choice
     origins: Mapping[str, str]
 
 
@@ -104,6 +108,9 @@ def read(
         accel=_accelerator(pick("accel", None), origins["accel"]),
         sandboxed=str(pick("sandbox", "1")).lower() not in ("0", "false", "no"),
         jobs=_count(pick("jobs", os.cpu_count() or 1), origins["jobs"]),
+        memory=_mebibytes(str(pick("memory", "")), origins["memory"]),
+        terminal=environment.get("TERM") or "dumb",
+        lore=str(pick("lore", "")),
         origins=origins,
     )
 
@@ -123,4 +130,16 @@ def _count(value: object, origin: str) -> int:
         number = 0
     if number < 1:
         raise UserError(f"{origin}: {value!r} is not a number of jobs", hint="use 1 or more")
+    return number
+
+
+def _mebibytes(text: str, origin: str) -> int | None:
+    """16G, 512M or a number of MiB; None where nothing is said."""
+    if not text:
+        return None
+    units = {"G": 1024, "M": 1, "": 1}
+    found = re.fullmatch(r"(\d+)\s*([GM]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    number = int(found[1]) * units[found[2].upper()] if found else 0
+    if number < 1:
+        raise UserError(f"{origin}: {text!r} is no size", hint="write 16G or 4096M")
     return number

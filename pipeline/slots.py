@@ -1,7 +1,8 @@
 """The planned cases and their names, which are the same from run to run. Pure.
 
-Per kernel `apply`; per architecture and kernel `build`; per cell and kernel `boot`, the
-workload's label, and `probe NAME`.
+Per kernel `apply`; per target (architecture, configuration) and kernel `build`; per cell and
+kernel `boot`, `shape` (the guest is what its shape says), `event LABEL`, the workload's label,
+and `probe NAME`.
 """
 
 from __future__ import annotations
@@ -12,23 +13,30 @@ from enum import Enum
 
 from pipeline.model import CaseId, Cell, KernelPlan, Plan
 
+SHAPE = "shape"  # the source of the step that reads how the guest sees itself
+
 
 class What(Enum):
     APPLY = "apply"
     BUILD = "build"
     BOOT = "boot"
+    SHAPE = "shape"
+    EVENT = "event"
     WORKLOAD = "workload"
     PROBE = "probe"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """A planned case: its name, and what it is about. `source`: workload label or probe."""
+    """A planned case: its name, and what it is about. `source`: workload label, probe or event.
+
+    `target` is what the kernel is built for, as `Cell.target` has it.
+    """
 
     id: CaseId
     what: What
     kernel: KernelPlan
-    architecture: str = ""
+    target: str = ""
     cell: Cell | None = None
     source: str = ""
 
@@ -39,8 +47,9 @@ def slots(plan: Plan) -> tuple[Slot, ...]:
     return tuple(replace(slot, id=_unique(slot.id, taken)) for slot in _slots(plan))
 
 
-def architectures(plan: Plan) -> tuple[str, ...]:
-    names = (*plan.scenario.architectures, *(cell.architecture for cell in plan.cells))
+def targets(plan: Plan) -> tuple[str, ...]:
+    """What kernels are built for, in plan order; architectures alone where there is no cell."""
+    names = [cell.target for cell in plan.cells] or plan.scenario.architectures
     return tuple(dict.fromkeys(names))
 
 
@@ -48,13 +57,13 @@ def _slots(plan: Plan) -> Iterator[Slot]:
     scenario = plan.scenario
     for kernel in scenario.kernels:
         yield Slot(id=_id("apply", scenario.name, kernel.name), what=What.APPLY, kernel=kernel)
-    for architecture in architectures(plan):
+    for target in targets(plan):
         for kernel in scenario.kernels:
             yield Slot(
-                id=_id("build", scenario.name, architecture, kernel.name),
+                id=_id("build", scenario.name, *target.split("."), kernel.name),
                 what=What.BUILD,
                 kernel=kernel,
-                architecture=architecture,
+                target=target,
             )
     for cell in dict.fromkeys(plan.cells):
         for kernel in scenario.kernels:
@@ -62,15 +71,21 @@ def _slots(plan: Plan) -> Iterator[Slot]:
 
 
 def _cell_slots(plan: Plan, cell: Cell, kernel: KernelPlan) -> Iterator[Slot]:
-    path = (plan.scenario.name, cell.architecture, cell.guest, cell.workload, kernel.name)
+    target = cell.target.split(".")
+    path = (plan.scenario.name, *target, cell.guest, cell.workload, kernel.name)
     about = Slot(
         id=_id("boot", *path),
         what=What.BOOT,
         kernel=kernel,
-        architecture=cell.architecture,
+        target=cell.target,
         cell=cell,
     )
     yield about
+    yield replace(about, id=_id("shape", *path), what=What.SHAPE, source=SHAPE)
+    for event in plan.scenario.events_in(cell.guest):
+        yield replace(
+            about, id=_id(f"event {event.label}", *path), what=What.EVENT, source=event.label
+        )
     if any(run.label == cell.workload for run in plan.scenario.workloads):
         label = cell.workload
         yield replace(about, id=_id(label, *path), what=What.WORKLOAD, source=label)

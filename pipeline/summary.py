@@ -68,6 +68,17 @@ def _kernel(run: Run, kernel: KernelPlan, width: int) -> Iterator[str]:
     yield f"  {kernel.name.ljust(width)}  {kernel.role.value}{under}  {commit}".rstrip()
     for patch in kernel.series.patches if kernel.series else ():
         yield f"  {' ' * width}    {patch.number}: {patch.subject}"
+    for problem in problems(run, kernel):
+        yield f"  {' ' * width}    ! {problem}"
+
+
+def problems(run: Run, kernel: KernelPlan) -> tuple[str, ...]:
+    """What a reader should know before trusting a series, each once."""
+    found = run.evidence.revisions.get(kernel.name)
+    came_out = found.problems if isinstance(found, Revision) else ()
+    said = kernel.series.problems if kernel.series else ()
+    told = {*run.plan.scenario.notes, *run.notes}
+    return tuple(each for each in dict.fromkeys((*said, *came_out)) if each not in told)
 
 
 def _host(run: Run) -> Iterator[str]:
@@ -98,6 +109,11 @@ def _numbers(run: Run) -> Iterator[str]:
             yield _cell_title(run, cell)
             yield ""
             yield from lines
+    if over_guests := tables.across(run):
+        any_lines = True
+        yield "== guests beside each other"
+        yield ""
+        yield from over_guests
     if any_lines:
         yield "Each number is the mean over the boots, with [smallest … largest] where they differ."
         yield "Times are not judged: one or two boots decide nothing."
@@ -113,7 +129,7 @@ def _cell_title(run: Run, cell: Cell) -> str:
         else ""
     )
     many = f"{each} boot{'s' if each != 1 else ''} of each kernel"
-    return f"== {cell.architecture}, guest {cell.guest}{workload}: {many}"
+    return f"== {cell.target}, guest {cell.guest}{workload}: {many}"
 
 
 # --------------------------------------------------------------------------- cases

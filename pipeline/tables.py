@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.model import BootResult, Cell, Phase, Plan, Run, Sample, Table
 
@@ -61,9 +61,39 @@ def render(run: Run, cell: Cell) -> list[str]:
     boots = [result for result in run.evidence.boots if result.boot.cell == cell]
     lines: list[str] = []
     for table in run.plan.scenario.tables or default_tables(run.plan, boots, cell):
+        if table.kernel:
+            continue
         found = numbers(boots, _source(table, run.plan, cell))
         if found.values and _phases(table, found):
             lines += [_title(table, found), *_lines(table, found, kernels), ""]
+    return lines
+
+
+def across(run: Run) -> list[str]:
+    """The tables that hold the guests beside each other, per architecture and configuration."""
+    lines: list[str] = []
+    for table in (each for each in run.plan.scenario.tables if each.kernel):
+        for target in dict.fromkeys(cell.target for cell in run.plan.cells):
+            lines += _across(table, run, target)
+    return lines
+
+
+def _across(table: Table, run: Run, target: str) -> list[str]:
+    """The boots of one kernel, as if each guest were a kernel."""
+    cells = [cell for cell in run.plan.cells if cell.target == target]
+    boots = [
+        replace(result, boot=replace(result.boot, kernel=result.boot.cell.guest))
+        for result in run.evidence.boots
+        if result.boot.cell in cells and result.boot.kernel == table.kernel
+    ]
+    guests = list(dict.fromkeys(cell.guest for cell in cells))
+    sources = dict.fromkeys(_source(table, run.plan, cell) for cell in cells)
+    lines: list[str] = []
+    for source in sources:
+        found = numbers(boots, source)
+        if found.values and _phases(table, found):
+            title = f"{target}: {_title(table, found)}, kernel {table.kernel}"
+            lines += [title, *_lines(table, found, guests), ""]
     return lines
 
 

@@ -6,30 +6,34 @@ This is the one module that knows every stage; no stage knows another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
 from pipeline import (
     accelerator,
-    build,
     cache,
-    catalog,
     console,
+    estimate,
     evidence,
     image,
-    layout,
+    kernelbuild,
+    nodes,
+    plan,
     results,
     scheduler,
     session,
     tree,
 )
 from pipeline.boot import Booter, BootJob
+from pipeline.budget import Budget, Node
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
+from pipeline.history import History
 from pipeline.hypervisor import Hypervisor
 from pipeline.model import (
     Accelerator,
@@ -38,35 +42,44 @@ from pipeline.model import (
     BootResult,
     Build,
     BuildFailure,
+    Cell,
     ConfigFailure,
+    EventState,
     Evidence,
     Image,
     KernelPlan,
+    Phase,
     Plan,
     Revision,
     Role,
+    Stop,
     Tree,
 )
+from pipeline.nodes import Job, Kind, Weigh
 from pipeline.progress import Reporter
 from pipeline.results import Folder
-from pipeline.scheduler import Done, Node
+from pipeline.scheduler import Done
 from pipeline.scope import Scope
-from pipeline.settings import TOOLCHAIN, Settings
+from pipeline.settings import Settings
 from pipeline.virt import EMBEDDED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a run works with."""
+    """What a run works with. `fail_fast`: nothing more is started once something has failed."""
 
     settings: Settings
     shelf: Catalog
     reporter: Reporter
     scope: Scope
     folder: Folder
+    history: History
+    budget: Budget
+    weigh: Weigh
     opened: Tree | None = None
     trusted: bool = False
     over: str = "ssh"
+    fail_fast: bool = False
 
 
 def run(plan_: Plan, context: Context) -> Evidence:
@@ -76,27 +89,45 @@ def run(plan_: Plan, context: Context) -> Evidence:
     say, or a tree that is none.
     """
     session.preload()
+    todo = nodes.nodes(plan_, context.weigh)
+    budget = nodes.limited(context.budget, todo)
     with ExitStack() as stack:
         trial = _Trial(plan_, context, stack)
         pools = {
             name: stack.enter_context(ThreadPoolExecutor(workers, thread_name_prefix=name))
-            for name, workers in (("light", 4), ("build", 1), ("image", 1), ("guest", 1))
+            for name, workers in budget.at_most.items()
         }
         done = scheduler.run(
-            trial.nodes(),
+            todo,
             trial.work,
             pools=pools,
             usable=lambda value: not isinstance(value, ApplyFailure | BuildFailure | ConfigFailure),
             scope=context.scope,
+            budget=budget,
             on_done=trial.keep,
+            fail_fast=_failed if context.fail_fast else lambda _: False,
         )
     return evidence.gather(plan_, done)
+
+
+def _failed(done: Done) -> bool:
+    """Whether this is what `--fail-fast` stops at: anything that cannot become a pass."""
+    if done.fault or isinstance(done.value, ApplyFailure | BuildFailure | ConfigFailure):
+        return True
+    last = done.value[-1] if isinstance(done.value, tuple) and done.value else None
+    return isinstance(last, BootResult) and (
+        last.stop is not Stop.COMPLETED
+        or bool(last.findings or last.problems or last.differences)
+        or any(output.exit_status != 0 for output in last.outputs)
+        or any(event.state in {EventState.FAILED, EventState.HARNESS} for event in last.events)
+    )
 
 
 class _Trial:
     def __init__(self, plan_: Plan, context: Context, stack: ExitStack) -> None:
         self._plan = plan_
         self._scenario = plan_.scenario
+        self._kernels = {kernel.name: kernel for kernel in plan_.scenario.kernels}
         self._context = context
         self._stack = stack
         self._lock = threading.Lock()
@@ -107,98 +138,31 @@ class _Trial:
             shelf=context.shelf,
             scenario=self._scenario,
             over=context.over,
+            cache=context.settings.cache,
         )
-
-    # ------------------------------------------------------------------ the plan's nodes
-
-    def nodes(self) -> list[Node]:
-        """In plan order: tree, series, builds, then boots behind all builds of their kind."""
-        tree_node = Node(id="tree", pool="light", job=self._open_tree)
-        applies = [self._apply_node(kernel) for kernel in self._scenario.kernels]
-        wanted = list(dict.fromkeys(boot.cell.architecture for boot in self._plan.boots))
-        builds = {
-            name: [self._build_node(name, kernel) for kernel in self._scenario.kernels]
-            for name in wanted
-        }
-        hosts = [node for name in wanted for node in self._host_nodes(name)]
-        boots = [self._boot_node(boot, builds) for boot in self._plan.boots]
-        flat = [node for group in builds.values() for node in group]
-        return [tree_node, *hosts, *applies, *flat, *boots]
-
-    def _apply_node(self, kernel: KernelPlan) -> Node:
-        need = f"apply.{kernel.on}" if kernel.on else "tree"
-        return Node(
-            id=f"apply.{kernel.name}",
-            pool="light",
-            needs=(need,),
-            job=partial(self._apply, kernel),
-        )
-
-    def _build_node(self, architecture: str, kernel: KernelPlan) -> Node:
-        # Base is built first, since the others start from its folder; they are built even
-        # where it breaks, since that tells whether the fault is base's own.
-        first = self._scenario.kernels[0]
-        after = () if kernel == first else (f"build.{architecture}.{first.name}",)
-        return Node(
-            id=f"build.{architecture}.{kernel.name}",
-            pool="build",
-            needs=(f"apply.{kernel.name}",),
-            any_of=self._on_trial(kernel, "apply"),
-            after=after,
-            job=partial(self._build, architecture, kernel),
-        )
-
-    def _host_nodes(self, architecture: str) -> tuple[Node, Node]:
-        return (
-            Node(
-                id=f"image.{architecture}",
-                pool="image",
-                job=partial(self._image, architecture),
-            ),
-            Node(
-                id=f"accelerator.{architecture}",
-                pool="light",
-                job=partial(self._accelerator, architecture),
-            ),
-        )
-
-    def _boot_node(self, boot: BootId, builds: Mapping[str, list[Node]]) -> Node:
-        # A build beside a boot would disturb its times: guests wait for every build.
-        name = boot.cell.architecture
-        kernel = next(each for each in self._scenario.kernels if each.name == boot.kernel)
-        return Node(
-            id=boot.name,
-            pool="guest",
-            needs=(f"build.{name}.{boot.kernel}", f"image.{name}", f"accelerator.{name}"),
-            any_of=self._on_trial(kernel, f"build.{name}"),
-            after=(
-                *(node.id for group in builds.values() for node in group),
-                *(f"{kind}.{each}" for each in builds for kind in ("image", "accelerator")),
-            ),
-            job=partial(self._boot, boot),
-        )
-
-    def _on_trial(self, kernel: KernelPlan, stage: str) -> tuple[str, ...]:
-        """For a kernel that only stands beside those on trial: the nodes of which one must do.
-
-        Where no patched kernel applies, or builds, base has nothing to be compared with.
-        """
-        if kernel.role is Role.PATCHED:
-            return ()
-        patched = [each for each in self._scenario.kernels if each.role is Role.PATCHED]
-        return tuple(f"{stage}.{each.name}" for each in patched)
 
     # ------------------------------------------------------------------ the work
 
     def work(self, node: Node) -> object:
-        assert callable(node.job)
+        assert isinstance(node.job, Job)
         self._context.scope.check()
-        return node.job()
+        return self._work[node.job.kind](node.job)
+
+    @cached_property
+    def _work(self) -> Mapping[Kind, Callable[[Job], object]]:
+        return {
+            Kind.TREE: self._open_tree,
+            Kind.APPLY: self._apply,
+            Kind.BUILD: self._build,
+            Kind.IMAGE: self._image,
+            Kind.ACCELERATOR: self._accelerator,
+            Kind.BOOT: self._boot,
+        }
 
     def keep(self, done: Done) -> None:
         self._values[done.id] = done.value
 
-    def _open_tree(self) -> Tree:
+    def _open_tree(self, _: Job) -> Tree:
         opened = self._context.opened or self._opened()
         entry = opened.repository
         if self._scenario.tree.debian_version:
@@ -216,8 +180,8 @@ class _Trial:
                 step=step,
             )
 
-    def _apply(self, kernel: KernelPlan) -> Revision | ApplyFailure:
-        opened = self._values["tree"]
+    def _apply(self, job: Job) -> Revision | ApplyFailure:
+        kernel, opened = self._kernels[job.kernel], self._values["tree"]
         assert isinstance(opened, Tree)
         under = self._values[f"apply.{kernel.on}"] if kernel.on else None
         on = under.commit if isinstance(under, Revision) else opened.base
@@ -230,83 +194,72 @@ class _Trial:
                 scope=self._context.scope,
             )
 
-    def _build(self, architecture: str, kernel: KernelPlan) -> Build | BuildFailure | ConfigFailure:
+    def _build(self, job: Job) -> Build | BuildFailure | ConfigFailure:
+        kernel, cell = self._kernels[job.kernel], job.cell
         opened, revision = self._values["tree"], self._values[f"apply.{kernel.name}"]
         assert isinstance(opened, Tree)
         assert isinstance(revision, Revision)
+        assert cell is not None
         context = self._context
-        with context.reporter.step(f"build {kernel.name} for {architecture}") as step:
-            result = build.build_kernel(
-                self._build_request(architecture, kernel, opened, revision),
-                lambda seen: layout.laid_out(
-                    opened,
-                    revision.tree_id,
-                    seen,
-                    cache=context.settings.cache,
-                    scope=context.scope,
-                ),
-                cache=context.settings.cache,
+        with context.reporter.step(f"build {kernel.name} for {cell.target}") as step:
+            result = kernelbuild.make(
+                self._wish(cell, kernel, opened, revision),
+                shelf=context.shelf,
+                settings=context.settings,
                 scope=context.scope,
                 step=step,
-                log_folder=context.folder.build(architecture, kernel.name),
             )
         first = kernel == self._scenario.kernels[0]
         if isinstance(result, ConfigFailure) and result.lost and first:
             raise lost_symbols(result)
         if isinstance(result, Build):
             self._stack.enter_context(cache.using(result.folder))
-            results.keep_build(context.folder, result, opened, revision)
+            results.keep_build(context.folder, result, cell.target, opened, revision)
+            self._remember_build(result, cell)
         else:
-            logs = context.folder.build(architecture, kernel.name)
+            logs = context.folder.build(cell.target, kernel.name)
             results.name_source(logs / "build.sh", opened, revision)
         return result
 
-    def _build_request(
-        self, architecture: str, kernel: KernelPlan, opened: Tree, revision: Revision
-    ) -> build.BuildRequest:
-        shelf, first = (
-            self._context.shelf,
-            self._values.get(f"apply.{self._scenario.kernels[0].name}"),
-        )
-        target = shelf.architecture(architecture)
-        names = ("base", *target.fragments, *self._fragments())
-        return build.BuildRequest(
-            kernel=kernel.name,
-            tree_id=revision.tree_id,
-            origin=opened.origin,
-            base_tree_id=first.tree_id if isinstance(first, Revision) else None,
-            architecture=target,
-            toolchain=catalog.pick("toolchain", TOOLCHAIN, shelf.toolchains),
-            fragments=tuple(
-                catalog.pick("kconfig fragment", name, shelf.fragments)
-                for name in dict.fromkeys(names)
-            ),
-            jobs=self._context.settings.jobs,
+    def _wish(
+        self, cell: Cell, kernel: KernelPlan, opened: Tree, revision: Revision
+    ) -> kernelbuild.Wish:
+        first = self._values.get(f"apply.{self._scenario.kernels[0].name}")
+        return kernelbuild.Wish(
+            opened=opened,
+            revision=revision,
+            base=first if isinstance(first, Revision) else None,
+            architecture=self._context.shelf.architecture(cell.architecture),
+            fragments=self._fragments(cell.configuration),
             trusted=kernel.role is Role.BASE or self._context.trusted,
-            sandboxed=self._context.settings.sandboxed,
+            log_folder=self._context.folder.build(cell.target, kernel.name),
         )
 
-    def _fragments(self) -> tuple[str, ...]:
+    def _fragments(self, configuration: str) -> tuple[str, ...]:
         probes = [self._context.shelf.probes[name] for name in self._scenario.probes]
-        return (*self._scenario.fragments, *(name for each in probes for name in each.kconfigs))
+        return (
+            *self._scenario.fragments,
+            *(name for each in probes for name in each.kconfigs),
+            *plan.configuration(self._scenario, configuration).fragments,
+        )
 
-    def _image(self, architecture: str) -> Image:
-        recipe = self._context.shelf.images[self._scenario.image]
-        with self._context.reporter.step(f"image {recipe.name} for {architecture}") as step:
+    def _image(self, job: Job) -> Image:
+        recipe = image.resolve(self._scenario.image, self._context.shelf.images, cwd=Path("/"))
+        with self._context.reporter.step(f"image {recipe.name} for {job.architecture}") as step:
             return image.build_image(
                 recipe,
-                self._context.shelf.architecture(architecture),
+                self._context.shelf.architecture(job.architecture),
                 cache=self._context.settings.cache,
                 scope=self._context.scope,
                 step=step,
             )
 
-    def _accelerator(self, architecture: str) -> Accelerator:
+    def _accelerator(self, job: Job) -> Accelerator:
         settings = self._context.settings
         self._open_hypervisor()
-        with self._context.reporter.step(f"accelerator for {architecture}") as step:
+        with self._context.reporter.step(f"accelerator for {job.architecture}") as step:
             return accelerator.choose(
-                self._context.shelf.architecture(architecture),
+                self._context.shelf.architecture(job.architecture),
                 forced=settings.accel,
                 cache=settings.cache,
                 scope=self._context.scope,
@@ -329,18 +282,66 @@ class _Trial:
                     )
             return self._hypervisor
 
-    def _boot(self, boot: BootId) -> BootResult:
-        built = self._values[f"build.{boot.cell.architecture}.{boot.kernel}"]
-        guest_image = self._values[f"image.{boot.cell.architecture}"]
-        chosen = self._values[f"accelerator.{boot.cell.architecture}"]
+    def _boot(self, job: Job) -> tuple[BootResult, ...]:
+        """Every attempt at this boot; the last one counts."""
+        assert job.boot is not None
+        cell = job.boot.cell
+        built = self._values[nodes.build_id(cell.target, job.kernel)]
+        guest_image = self._values[f"image.{cell.architecture}"]
+        chosen = self._values[f"accelerator.{cell.architecture}"]
         assert isinstance(built, Build)
         assert isinstance(guest_image, Image)
         assert isinstance(chosen, Accelerator)
-        job = BootJob(boot=boot, build=built, image=guest_image, accelerator=chosen)
-        with self._context.reporter.step(f"boot {boot.name}") as step:
-            return self._booter.run(
-                job, self._open_hypervisor(), scope=self._context.scope, step=step
+        todo = BootJob(
+            boot=job.boot,
+            build=built,
+            image=guest_image,
+            accelerator=chosen,
+            expected_seconds=self._expected(job.boot, chosen.name),
+        )
+        with self._context.reporter.step(f"boot {job.boot.name}") as step:
+            attempts = self._booter.run(
+                todo, self._open_hypervisor(), scope=self._context.scope, step=step
             )
+        self._remember_boot(attempts[-1])
+        return attempts
+
+    # ------------------------------------------------------------------ for the next run
+
+    def _remember_build(self, result: Build, cell: Cell) -> None:
+        kind = estimate.kind_of(result.how)
+        tree_name = self._scenario.tree.name
+        key = estimate.build_key(target=cell.target, tree=tree_name, kind=kind)
+        self._context.history.add(key, result.seconds)
+
+    def _remember_boot(self, result: BootResult) -> None:
+        """How long it took; what did not come to its end tells nothing of that."""
+        if result.stop is not Stop.COMPLETED:
+            return
+        cell = result.boot.cell
+        run = self._scenario.workload(cell.workload)
+        shape = self._context.shelf.guests[cell.guest]
+        where = {"architecture": cell.architecture, "accelerator": result.accelerator.name}
+        key = estimate.boot_key(**where, shape=shape, image=self._scenario.image, run=run)
+        self._context.history.add(key, result.ended - result.started)
+        for output in result.outputs:
+            if run and output.phase is Phase.WORKLOAD and output.exit_status == 0:
+                key = estimate.workload_key(**where, shape=shape, run=run)
+                self._context.history.add(key, output.seconds)
+
+    def _expected(self, boot: BootId, accelerator_name: str) -> float | None:
+        """Seconds that the workload of a boot takes, as far as this host has measured them."""
+        run = self._scenario.workload(boot.cell.workload)
+        if run is None:
+            return None
+        found = estimate.workload(
+            self._context.history.known,
+            architecture=boot.cell.architecture,
+            accelerator=accelerator_name,
+            shape=self._context.shelf.guests[boot.cell.guest],
+            run=run,
+        )
+        return found.seconds if found.source == estimate.MEASURED else None
 
 
 class ConfigurationError(UserError):

@@ -79,7 +79,7 @@ def on_trial(slot: Slot, plan: Plan) -> bool:
     if slot.what is What.APPLY:
         return not (plan.cells or plan.scenario.architectures)
     if slot.what is What.BUILD:
-        return all(cell.architecture != slot.architecture for cell in plan.cells)
+        return all(cell.target != slot.target for cell in plan.cells)
     return True
 
 
@@ -142,9 +142,9 @@ def _charge(
 
 def _beside(slot: Slot, below: KernelPlan | None, bench: tuple[Slot, ...]) -> tuple[Slot, ...]:
     """The cases of the kernel below in the same place."""
-    place = slot.cell, slot.architecture
+    place = slot.cell, slot.target
     return tuple(
-        each for each in bench if each.kernel == below and (each.cell, each.architecture) == place
+        each for each in bench if each.kernel == below and (each.cell, each.target) == place
     )
 
 

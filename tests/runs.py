@@ -289,6 +289,7 @@ def good_boot(boot: BootId, probes: Iterable[str] = ("slab-orders", "slab-memory
         reason="",
         findings=(),
         outputs=(
+            output("shape", Phase.AFTER_BOOT, text="…"),
             *(output(probe, Phase.AFTER_BOOT, text="…") for probe in probes),
             output(label),
         ),
@@ -298,6 +299,7 @@ def good_boot(boot: BootId, probes: Iterable[str] = ("slab-orders", "slab-memory
         started=1000.0,
         ready=1003.5,
         ended=1010.0,
+        differences=(),
         folder=ROOT / "cells" / boot.cell.name / f"{boot.kernel}.block{boot.block}.boot{boot.boot}",
     )
 

@@ -182,5 +182,8 @@ class BootResult:
     ready: float | None
     ended: float
     folder: Path
+    differences: tuple[str, ...] | None = (
+        None  # from its shape, as the guest saw itself; None: not read
+    )
     events: tuple[EventResult, ...] = ()
     notes: tuple[str, ...] = ()  # what a reader must know: firmware tables replaced, maxcpus=, …

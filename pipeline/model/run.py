@@ -27,10 +27,11 @@ class Plan:
 class Evidence:
     """What the stages came back with. What is missing here was not run.
 
-    Keys of `builds` are (architecture, kernel); those of `images` and `accelerators` the
-    architecture. `faults`: harness faults by plan node ("tree", "apply.KERNEL",
-    "build.ARCH.KERNEL", "image.ARCH", "accelerator.ARCH", or a BootId's name); `spared`: nodes
-    that were not worth their time any more, and why.
+    Keys of `builds` are (target, kernel), with the target as `Cell.target` has it; those of
+    `images` and `accelerators` the architecture. `boots` has every attempt at a boot, of which
+    the last one counts. `faults`: harness faults by plan node ("tree", "apply.KERNEL",
+    "build.TARGET.KERNEL", "image.ARCH", "accelerator.ARCH", or a BootId's name); `spared`:
+    nodes that were not worth their time any more, and why.
     """
 
     tree: Tree | None = None

@@ -31,16 +31,18 @@ class Event:
     `when`: "before workload", "at start", "after 5 s", "at 50 %" (of the workload's expected
     time) or "every 2 s" (until the workload ends). `count`: vCPUs, CPUs, memory blocks or DIMMs.
     `memory`: MiB of each DIMM. `node`: NUMA cell of a DIMM. `seconds` and `seed`: of a storm.
+    `guests`: the shapes in which it is done; empty for all.
     """
 
-    label: str
     action: Action
     when: str
+    label: str = ""  # unique in a scenario; the name of the case
     count: int = 1
     memory: int = 0
     node: int = 0
     seconds: float = 5.0
     seed: int = 0
+    guests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,8 @@ class Table:
     """A table of the text summary: a probe's or workload's metrics by kernel.
 
     `layout`: "per-key" (one row per key of a metric name `KEY.what`, with `columns`
-    inside each kernel's column) or "per-phase" (one row per phase).
+    inside each kernel's column) or "per-phase" (one row per phase). With `kernel` it is one
+    table over all guests, a column for each, of that kernel alone.
     """
 
     title: str
@@ -76,6 +79,7 @@ class Table:
     metrics: tuple[str, ...] = ()
     phases: tuple[Phase, ...] = ()
     only_changed: bool = False
+    kernel: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,3 +107,11 @@ class Scenario:
     exclude: tuple[CellPattern, ...] = ()  # cells of the product that are not wanted
     events: tuple[Event, ...] = ()
     table_override: bool = True  # firmware tables that show vCPUs which can be added
+
+    def events_in(self, guest: str) -> tuple[Event, ...]:
+        """The events that are done in guests of this shape, in their order."""
+        return tuple(each for each in self.events if not each.guests or guest in each.guests)
+
+    def workload(self, label: str) -> WorkloadRun | None:
+        """The workload that a cell runs; None where it only boots."""
+        return next((run for run in self.workloads if run.label == label), None)

@@ -113,13 +113,17 @@ class KernelPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Revision:
-    """A kernel's source as it lies in the tree's repository. `tree_id` names the content."""
+    """A kernel's source as it lies in the tree's repository. `tree_id` names the content.
+
+    `problems`: in what the commits are not what the mails say, or how they came to apply.
+    """
 
     kernel: str
     role: Role
     commit: str
     tree_id: str
     files_changed: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

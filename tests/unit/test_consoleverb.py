@@ -38,7 +38,7 @@ def test_text() -> None:
     assert "warning: WARNING in ring_check\n  line 2, 25 times, fingerprint " in text
     assert consoleverb.as_text(examine("hang-before-userspace")) == (
         "hang: the kernel went quiet before its first program; "
-        "the last line is: [    1.201234] ring: probing"
+        "the last line is: [    1.201234] ring: probing\n"
     )
 
 

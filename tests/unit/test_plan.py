@@ -2,8 +2,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pipeline import plan
-from pipeline.model import Cell, KernelPlan, Role, Scenario, TreeSpec
+from pipeline.errors import UserError
+from pipeline.model import (
+    Cell,
+    CellPattern,
+    Configuration,
+    KernelPlan,
+    Role,
+    Scenario,
+    TreeSpec,
+)
 
 SCENARIO = Scenario(
     name="s",
@@ -51,3 +62,66 @@ def test_an_unsupported_cell_stays_in_the_plan_without_boots() -> None:
     assert cell in made.cells
     assert not [boot for boot in made.boots if boot.cell == cell]
     assert len(made.boots) == 3 * 2 * 6
+
+
+# --------------------------------------------------------------------------- the matrix
+
+TWO = (
+    Configuration(name="plain", fragments=()),
+    Configuration(name="64k", fragments=("arm64-64k",)),
+)
+
+
+def names(scenario: Scenario) -> list[str]:
+    return [cell.name for cell in plan.cells(scenario)]
+
+
+def test_a_configuration_is_an_axis_and_part_of_the_name() -> None:
+    found = names(replace(SCENARIO, configurations=TWO, guests=("smp1",)))
+    assert found == [
+        "x86_64.plain.smp1.boot",
+        "x86_64.64k.smp1.boot",
+        "aarch64.plain.smp1.boot",
+        "aarch64.64k.smp1.boot",
+    ]
+    assert [cell.target for cell in plan.cells(SCENARIO)][:1] == ["x86_64"]
+
+
+def test_excluded_cells_are_gone_and_included_ones_come_once() -> None:
+    scenario = replace(
+        SCENARIO,
+        configurations=TWO,
+        exclude=(
+            CellPattern(architecture="x86_64", configuration="64k"),
+            CellPattern(guest="smp2"),
+        ),
+        include=(
+            CellPattern(architecture="aarch64", configuration="64k", guest="smp8"),
+            CellPattern(architecture="aarch64", configuration="64k", guest="smp1"),
+        ),
+    )
+    assert names(scenario) == [
+        "x86_64.plain.smp1.boot",
+        "aarch64.plain.smp1.boot",
+        "aarch64.64k.smp1.boot",
+        "aarch64.64k.smp8.boot",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"exclude": (CellPattern(guest="smp7"),)}, "there is no cell guest=smp7"),
+        ({"exclude": (CellPattern(),)}, "every cell is excluded"),
+        ({"include": (CellPattern(guest="smp8"),)}, "is no whole cell"),
+        (
+            {"include": (CellPattern(architecture="x86_64", guest="smp8", workload="x"),)},
+            "has no workload “x”",
+        ),
+    ],
+)
+def test_a_pattern_that_names_nothing_is_bad_input(
+    change: dict[str, tuple[CellPattern, ...]], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        plan.cells(replace(SCENARIO, **change))  # type: ignore[arg-type]

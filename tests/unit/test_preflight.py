@@ -1,37 +1,34 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline import outcomes, plan, preflight, settings, verdict
 from pipeline.catalog import Catalog
-from pipeline.errors import InfraError
-from pipeline.model import Evidence, Outcome
+from pipeline.errors import InfraError, UserError
+from pipeline.model import Action, Event, Evidence, Outcome, Plan, Scenario
 from tests.unit import test_plan
 
 SCENARIO = replace(test_plan.SCENARIO, guests=("smp1",), boots=1)
 
 
-def shelf(tmp_path: Path, missing: tuple[str, ...]) -> Catalog:
-    """The shipped one, with emulators that nobody has."""
-    data = settings.PACKAGE / "data"
-    own = tmp_path / "architectures"
-    own.mkdir()
-    for name in SCENARIO.architectures:
-        text = (data / "architectures" / f"{name}.toml").read_text()
-        emulator = "sh" if name not in missing else f"qemu-none-{name}"
-        lines = [
-            f'qemu = "{emulator}"' if line.startswith("qemu = ") else line
-            for line in text.splitlines()
-        ]
-        (own / f"{name}.toml").write_text("\n".join(lines))
-    return Catalog(data=data, share=(tmp_path, settings.shipped_root()))
+SHELF = Catalog(data=settings.PACKAGE / "data", share=(settings.shipped_root(),))
 
 
-def test_a_missing_emulator_takes_its_own_cells_alone(tmp_path: Path) -> None:
-    todo = preflight._without_emulators(plan.make(SCENARIO), shelf(tmp_path, ("aarch64",)))
+def here(*lacking: str) -> preflight.Host:
+    known = {name: (7, 2) for name in SCENARIO.architectures if name not in lacking}
+    missing = {name: f"qemu-none-{name} is not there" for name in lacking}
+    return preflight.Host(lacking=missing, qemu=known, memory=4096)
+
+
+def supported(scenario: Scenario, host: preflight.Host) -> Plan:
+    return preflight.supported(plan.make(scenario), SHELF, host)
+
+
+def test_a_missing_emulator_takes_its_own_cells_alone() -> None:
+    todo = supported(SCENARIO, here("aarch64"))
     assert {cell.architecture for cell in todo.unsupported} == {"aarch64"}
     assert {boot.cell.architecture for boot in todo.boots} == {"x86_64"}
     cases = verdict.judge(todo, Evidence())
@@ -42,12 +39,36 @@ def test_a_missing_emulator_takes_its_own_cells_alone(tmp_path: Path) -> None:
     assert outcomes.run_exit(cases) == 3, "nothing was judged here"
 
 
-def test_no_emulator_at_all_ends_the_run(tmp_path: Path) -> None:
-    both = shelf(tmp_path, ("x86_64", "aarch64"))
+def test_no_emulator_at_all_ends_the_run() -> None:
     with pytest.raises(InfraError, match="qemu-none-x86_64"):
-        preflight._without_emulators(plan.make(SCENARIO), both)
+        supported(SCENARIO, here("x86_64", "aarch64"))
 
 
-def test_a_host_with_all_of_them_keeps_the_plan(tmp_path: Path) -> None:
+def test_a_host_with_all_of_them_keeps_the_plan() -> None:
     todo = plan.make(replace(SCENARIO, boots=2))
-    assert preflight._without_emulators(todo, shelf(tmp_path, ())) is todo
+    assert preflight.supported(todo, SHELF, here()) is todo
+
+
+def test_a_shape_that_the_host_has_no_memory_for_is_skipped_with_the_reason() -> None:
+    todo = supported(replace(SCENARIO, guests=("smp1", "hugemem")), here())
+    assert {cell.guest for cell in todo.unsupported} == {"hugemem"}
+    assert all("MiB" in why for why in todo.unsupported.values())
+
+
+ADD = Event(label="add", action=Action.VCPU_ADD, when="before workload")
+
+
+@pytest.mark.parametrize(
+    ("change", "transport", "words"),
+    [
+        ({"events": (ADD,)}, "ssh", "has room for"),
+        ({"events": (replace(ADD, guests=("smp2of9",)),)}, "ssh", "guest of event add"),
+        ({"events": (replace(ADD, when="at start"),), "guests": ("smp2of8",)}, "ssh", "workload"),
+        ({"events": (ADD,), "guests": ("smp2of8",)}, "console", "events need ssh"),
+    ],
+)
+def test_events_that_cannot_be_are_bad_input(
+    change: dict[str, Any], transport: str, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        preflight._check_events(plan.make(replace(SCENARIO, **change)), SHELF, transport)

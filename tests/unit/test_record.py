@@ -50,6 +50,7 @@ def test_the_numbers_are_one_flat_table() -> None:
     ]
     assert order == {
         "architecture": "x86_64",
+        "configuration": "",
         "guest": "smp2of8",
         "workload": "hackbench",
         "kernel": "fix",
@@ -103,6 +104,6 @@ def test_a_wrong_value_is_named_by_its_place() -> None:
     with pytest.raises(UserError, match=r"run\.cases\[2\]\.seconds"):
         record.load(json.dumps(document))
     document = json.loads(record.dump(reports.good()))
-    document["samples"]["rows"][0][9] = "many"
+    document["samples"]["rows"][0][10] = "many"
     with pytest.raises(UserError, match="samples"):
         record.load(json.dumps(document))

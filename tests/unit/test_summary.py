@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline import summary, tables
-from pipeline.model import Outcome, Phase, Run, Table
+from pipeline.model import Better, Outcome, Phase, Run, Sample, Table
 from tests import reports, runs
 from tests.unit.golden import check_golden
 
@@ -166,3 +166,41 @@ def test_every_case_that_did_not_pass_is_accounted_for() -> None:
         assert f"{outcome.value.upper()}: " in text
     assert "\x1b" not in text
     assert "\x00" not in text
+
+
+def test_a_table_over_all_guests_has_a_column_for_each_of_one_kernel() -> None:
+    """The boots of the other kernels are not in it."""
+    table = Table(
+        title="Slab memory",
+        layout="per-phase",
+        source="slab-memory",
+        metrics=("Slab",),
+        kernel="patched",
+    )
+    scenario = runs.scenario((runs.BASE, runs.PATCHED), guests=("smp64", "smp16of64"))
+    made = runs.plan(replace(scenario, tables=(table,)))
+    evidence = runs.good_evidence(made)
+    values = {("smp64", "patched"): 640.0, ("smp16of64", "patched"): 160.0}
+
+    def sample(guest: str, kernel: str) -> Sample:
+        return Sample(
+            source="slab-memory",
+            phase=Phase.AFTER_BOOT,
+            metric="Slab",
+            value=values.get((guest, kernel), 9.0),
+            unit="kB",
+            better=Better.LOWER,
+        )
+
+    boots = tuple(
+        replace(boot, samples=(sample(boot.boot.cell.guest, boot.boot.kernel),))
+        for boot in evidence.boots
+    )
+    run = replace(reports.good(), plan=made, evidence=replace(evidence, boots=boots))
+    lines = [line.split() for line in tables.across(run)]
+    assert lines[0][:3] == ["x86_64:", "Slab", "memory,"]
+    assert lines[1] == ["smp64", "smp16of64"]
+    assert lines[2] == ["Slab", "(kB)", "640", "160"]
+    assert (
+        "9" not in summary.render(run).split("guests beside each other")[1].split("Each number")[0]
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli, settings, tree, verbs
+from pipeline import options, settings, tree, verbs
 from pipeline.errors import InfraError, UserError
 from pipeline.model import TreeSpec
 from pipeline.progress import Step
@@ -32,7 +32,7 @@ class Remembers:
 
 
 def arguments(*words: str) -> argparse.Namespace:
-    return cli._parser().parse_args(words)
+    return options.parser().parse_args(words)
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def arguments(*words: str) -> argparse.Namespace:
     ],
 )
 def test_a_workload_on_the_command_line(text: str, entry: WorkloadEntry) -> None:
-    assert verbs.workload_entry(text) == entry
+    assert options.workload_entry(text) == entry
 
 
 def test_a_parameter_without_a_value_is_refused() -> None:
     with pytest.raises(UserError, match="loops"):
-        verbs.workload_entry("hackbench:loops")
+        options.workload_entry("hackbench:loops")
 
 
 def test_the_demo_takes_a_newer_tree_where_its_own_is_not_to_be_had(

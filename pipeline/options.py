@@ -1,0 +1,338 @@
+"""The options of the command line, and what they say in the words of `scenario`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline import schema
+from pipeline import settings as settings_module
+from pipeline.errors import UserError
+from pipeline.model import Action, CellPattern, Event
+from pipeline.scenario import Overrides, Scalar, WorkloadEntry
+
+DESCRIPTION = """Put a Linux kernel patch series on trial: apply it, build it, boot it in KVM/QEMU
+guests, run workloads, compare with base, and report."""
+
+RUN_EXAMPLES = """examples:
+  ktrial run patches/num_present_cpus
+  ktrial run my.mbox --tree ~/linux --base v6.12 --arch aarch64 --workload hackbench
+  ktrial run A..B --tree .
+  git bisect run ktrial run --rev HEAD --tree . --bisect-exit"""
+
+SHELL_EXAMPLES = """examples:
+  ktrial shell                          the kernel tree at hand, built first
+  ktrial shell numa2 --tree debian:6.12
+  ktrial shell smp4 -- uname -r         exits with the command's status
+  ktrial shell smp4 < script.sh
+  ktrial shell --kernel ~/linux/arch/x86/boot/bzImage --console"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, *words: Any, **settings: Any) -> None:
+        # Whole option names only: the launcher and `git bisect` look for them too.
+        super().__init__(*words, **(settings | {"allow_abbrev": False}))
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """One line, as for every other kind of bad input."""
+        print(f"ktrial: {message}", file=sys.stderr)
+        print(f"        `{self.prog} --help` tells what there is", file=sys.stderr)
+        # git bisect takes 2 for "bad"; its own option is not parsed yet.
+        bisecting = "--bisect-exit" in sys.argv[1:]
+        sys.exit(UserError.bisect_code if bisecting else UserError.exit_code)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every verb and its options."""
+    top = _Parser(prog="ktrial", description=DESCRIPTION)
+    top.add_argument("--version", action="version", version=f"ktrial {settings_module.version()}")
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    common = _common()
+    _run_parser(verbs, common)
+    _plan_parser(verbs, common)
+    _series_parser(verbs, common)
+    _shell_parser(verbs, common)
+    _reader_parsers(verbs)
+    demo = verbs.add_parser(
+        "demo", parents=[common], help="the main job once, on a real kernel, with its own patch"
+    )
+    _trial_options(demo)
+    verbs.add_parser("doctor", parents=[common], help="what works on this host")
+    listing = verbs.add_parser("list", parents=[common], help="scenarios, workloads, guests, …")
+    listing.add_argument(
+        "kind",
+        nargs="?",
+        help="scenarios, workloads, probes, guests, images, kconfigs, architectures, trees, …",
+    )
+    clean = verbs.add_parser(
+        "clean", parents=[common], help="free what was not used for 30 days, or as told"
+    )
+    _clean_options(clean)
+    return top
+
+
+def _common() -> _Parser:
+    common = _Parser(add_help=False)
+    group = common.add_argument_group("where and how")
+    group.add_argument("--cache", metavar="DIR", help="trees, builds, images (~/.cache/ktrial)")
+    group.add_argument("--results", metavar="DIR", help="where runs go (results/)")
+    group.add_argument("--share", metavar="DIR", help="a root with patches/, kconfigs/, … of yours")
+    group.add_argument(
+        "--runtime", metavar="DIR", help="a short path for sockets (/tmp/ktrial-UID)"
+    )
+    group.add_argument("--connect", metavar="URI", help="libvirt connection (qemu:///embed)")
+    group.add_argument("--accel", metavar="WHICH", help="kvm, tcg or auto (measured)")
+    group.add_argument("--jobs", type=int, metavar="N", help="cores to use, for make and guests")
+    group.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="memory of all guests together: 16G (what is free)",
+    )
+    group.add_argument("--no-sandbox", action="store_true", help="build without bubblewrap")
+    group.add_argument("--quiet", action="store_true", help="no progress")
+    return common
+
+
+def _run_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -> None:
+    run = verbs.add_parser(
+        "run",
+        parents=[common],
+        help="try a scenario, a series, a git range or a revision",
+        epilog=RUN_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _source_options(run)
+    _trial_options(run)
+
+
+def _plan_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -> None:
+    plan = verbs.add_parser(
+        "plan",
+        parents=[common],
+        help="what `run` would do, how long it would take, and what it would skip; runs nothing",
+    )
+    _source_options(plan)
+    _trial_options(plan)
+
+
+def _source_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        nargs="*",
+        help="a scenario, an mbox, a maildir, a folder of *.patch, several *.patch, -, A..B, "
+        "a message-id or a lore URL",
+    )
+    parser.add_argument("--rev", metavar="REV", help="the tree as it is at REV, without a series")
+    _tree_options(parser)
+
+
+def _tree_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--tree", metavar="TREE", help="a git repository, or debian:5.10, debian:6.12")
+    add("--base", metavar="REV", help="apply on this revision (what the series says, else HEAD)")
+    add("--series-version", type=int, metavar="N", help="version N of the series, not the newest")
+    add("--pick", metavar="WHICH", help="the series with this message-id or subject, of several")
+    add("--trailers", action="store_true", help="collect Reviewed-by and the like from replies")
+    add("--lore", metavar="URL", help="public-inbox server for message-ids, with %%s for the id")
+
+
+def _series_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -> None:
+    series = verbs.add_parser(
+        "series",
+        parents=[common],
+        help="how a series reads and whether it applies; builds nothing",
+    )
+    series.add_argument(
+        "source", nargs="+", help="a file, a maildir, a folder, several *.patch, -, a message-id"
+    )
+    _tree_options(series)
+    series.add_argument("--json", action="store_true", help="for programs")
+
+
+def _shell_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -> None:
+    shell = verbs.add_parser(
+        "shell",
+        parents=[common],
+        help="boot a guest and give a shell in it, or run a command",
+        epilog=SHELL_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = shell.add_argument
+    add("guest", nargs="?", default="smp2", metavar="SHAPE", help="a guest shape (smp2)")
+    add("--arch", default="", metavar="ARCH", help="x86_64, aarch64 (the host's)")
+    add("--tree", metavar="TREE", help="a repository, or debian:6.12 (the tree at hand)")
+    add("--rev", metavar="REV", help="this revision of the tree, without uncommitted changes")
+    add("--kernel", metavar="PATH", help="boot this image, or what lies in this build folder")
+    add("--kconfig", action="append", default=[], metavar="NAME", help="one more fragment")
+    add("--image", default="bench", metavar="IMAGE", help="an image, or a qcow2 or raw file")
+    add("--console", action="store_true", help="the serial console in place of ssh; Ctrl-] leaves")
+
+
+def _reader_parsers(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    """Readers of logs from elsewhere: they need no caches, libvirt or trees."""
+    for name, text in (
+        ("console", "what went wrong in a console log"),
+        ("ktap", "the cases in KTAP or TAP output"),
+    ):
+        reader = verbs.add_parser(name, help=text)
+        reader.add_argument("file", help="a file, or - for standard input")
+        reader.add_argument("--json", action="store_true", help="for programs")
+        reader.set_defaults(quiet=True)
+
+
+def _trial_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--arch", action="append", default=[], metavar="ARCH", help="x86_64, aarch64; A,B for both")
+    add("--guest", action="append", default=[], metavar="SHAPE", help="a guest shape")
+    add("--image", default="", metavar="IMAGE", help="the guest's image, or a qcow2 or raw file")
+    add("--kconfig", action="append", default=[], metavar="NAME", help="one more fragment")
+    add(
+        "--configuration",
+        action="append",
+        default=[],
+        metavar="NAME[=FRAGMENT,…]",
+        help="a point of the kconfig axis: everything is repeated for each",
+    )
+    add(
+        "--workload",
+        action="append",
+        default=[],
+        metavar="NAME[:KEY=VALUE,…]",
+        help="hackbench:loops=500,groups=4; none: only boot",
+    )
+    add("--probe", action="append", default=[], metavar="NAME", help="read this in the guest")
+    add(
+        "--event",
+        action="append",
+        default=[],
+        metavar="ACTION[:KEY=VALUE,…]",
+        help="vcpu-add:when=after 2 s,count=2; memory-add, cpu-offline, cpu-storm, …",
+    )
+    for word, text in (("exclude", "leave these cells out"), ("include", "add these cells")):
+        add(f"--{word}", action="append", default=[], metavar="KEY=VALUE,…", help=text)
+    add("--boots", type=int, metavar="N", help="boots of each kernel in each cell")
+    add(
+        "--exclusive",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="which boots have the host to themselves (auto: those that measure time)",
+    )
+    add("--fail-fast", action="store_true", help="start nothing more once something has failed")
+    add(
+        "--no-table-override",
+        action="store_true",
+        help="leave the firmware tables as they are, though the kernel may not see vCPUs then",
+    )
+    add(
+        "--transport",
+        choices=("ssh", "console"),
+        default="ssh",
+        help="how results come back: ssh, or the console of a guest without a network",
+    )
+    add("--strict", action="store_true", help="inconclusive is a failure")
+    add("--bisect-exit", action="store_true", help="exit codes for git bisect run")
+
+
+def _clean_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--older-than", metavar="AGE", help="such as 14d or 12h")
+    parser.add_argument("--max-size", metavar="SIZE", help="such as 20G")
+    parser.add_argument("--all", action="store_true", help="everything that no run uses")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+
+
+def split_command(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...] | None]:
+    """What stands before “--”, and the command behind it; None where there is no “--”.
+
+    Only `shell` takes a command: argparse would take the first word of it for the shape.
+    """
+    words = list(argv)
+    if words[:1] != ["shell"] or "--" not in words:
+        return words, None
+    at = words.index("--")
+    return words[:at], tuple(words[at + 1 :])
+
+
+# ------------------------------------------------------------------------- what they say
+
+
+def overrides(arguments: argparse.Namespace) -> Overrides:
+    """What the command line says in place of a scenario."""
+    if arguments.boots is not None and arguments.boots < 1:
+        raise UserError(f"--boots: expected 1 or more, not {arguments.boots}")
+    return Overrides(
+        architectures=names(arguments.arch),
+        kconfigs=names(arguments.kconfig),
+        configurations=dict(map(configuration, arguments.configuration)),
+        guests=names(arguments.guest),
+        image=arguments.image,
+        workloads=tuple(workload_entry(text) for text in arguments.workload),
+        probes=names(arguments.probe),
+        boots=arguments.boots or 0,
+        events=tuple(map(event, arguments.event)),
+        include=tuple(pattern("--include", text) for text in arguments.include),
+        exclude=tuple(pattern("--exclude", text) for text in arguments.exclude),
+        table_override=False if arguments.no_table_override else None,
+    )
+
+
+def names(given: Sequence[str]) -> tuple[str, ...]:
+    """`--arch x86_64 --arch aarch64` and `--arch x86_64,aarch64` are the same."""
+    return tuple(name for text in given for name in text.split(","))
+
+
+def workload_entry(text: str) -> WorkloadEntry:
+    """`hackbench:loops=500,groups=4,process=true` as a scenario would have it."""
+    use, _, rest = text.partition(":")
+    return WorkloadEntry(use=use, parameters=_pairs(f"--workload {text}", rest))
+
+
+def configuration(text: str) -> tuple[str, tuple[str, ...]]:
+    """`debug=lockups,slub-stats`: a name and its fragments; a name alone is a fragment's."""
+    name, equals, rest = text.partition("=")
+    return name, tuple(rest.split(",")) if rest else () if equals else (name,)
+
+
+def event(text: str) -> Event:
+    """`vcpu-add:when=after 2 s,count=2` as a scenario would have it."""
+    action, _, rest = text.partition(":")
+    where = f"--event {text}"
+    table = {"when": "at start", **_pairs(where, rest), "action": action}
+    known = [each.value for each in Action]
+    if action not in known:
+        raise UserError(f"{where}: unknown action “{action}”", hint=schema.nearest(action, known))
+    return schema.build(Event, table, where=where)
+
+
+def pattern(option: str, text: str) -> CellPattern:
+    """`architecture=aarch64,guest=smp8` names cells."""
+    where = f"{option} {text}"
+    words = {key: str(value) for key, value in _pairs(where, text).items()}
+    if "arch" in words:
+        words["architecture"] = words.pop("arch")
+    return schema.build(CellPattern, words, where=where)
+
+
+def _pairs(where: str, text: str) -> dict[str, Scalar]:
+    found: dict[str, Scalar] = {}
+    for pair in filter(None, text.split(",")):
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UserError(f"{where}: “{pair}” has no value", hint="write KEY=VALUE")
+        if key in found:
+            raise UserError(f"{where}: “{key}” is there twice")
+        found[key] = _scalar(value)
+    return found
+
+
+def _scalar(text: str) -> Scalar:
+    words: Mapping[str, bool] = {"true": True, "yes": True, "false": False, "no": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,309 @@
+"""A run as a whole: the plan, its evidence, the verdict, the results; and what `plan` shows."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import select
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from pipeline import (
+    cache,
+    clean,
+    host,
+    hypervisor,
+    image,
+    junit,
+    nodes,
+    options,
+    outcomes,
+    plan,
+    planview,
+    preflight,
+    record,
+    results,
+    scheduler,
+    seriesverb,
+    shell,
+    summary,
+    tree,
+    trial,
+    verdict,
+    weigh,
+)
+from pipeline.budget import Budget
+from pipeline.catalog import Catalog
+from pipeline.errors import Cancelled, UserError
+from pipeline.history import History
+from pipeline.intake import Desk, Intake, Request
+from pipeline.model import Plan, Run, Tree, TreeSpec
+from pipeline.progress import Reporter
+from pipeline.results import Folder
+from pipeline.scope import Scope
+from pipeline.settings import Settings, version
+from pipeline.terminal import Ends
+from pipeline.weigh import Scales
+
+EXIT_CUT = 130
+STDIN_POLL_SECONDS = 0.2
+# What is left to the host itself and to ktrial, of what is free.
+MEMORY_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Desktop:
+    """What every verb works with."""
+
+    arguments: argparse.Namespace
+    settings: Settings
+    reporter: Reporter
+    scope: Scope
+
+    @cached_property
+    def shelf(self) -> Catalog:
+        return Catalog(data=self.settings.data, share=self.settings.share)
+
+    @cached_property
+    def budget(self) -> Budget:
+        """Cores and MiB that builds and guests may take together."""
+        free = int(host.memory() / host.MIB * MEMORY_SHARE)
+        return Budget(cores=self.settings.jobs, memory=self.settings.memory or free)
+
+
+# ------------------------------------------------------------------------- what was asked for
+
+
+def request(top: Desktop, *sources: str) -> Request:
+    """The command line of a trial, as `intake` takes it."""
+    arguments = top.arguments
+    wanted = options.overrides(arguments)
+    found = image.resolve(wanted.image, top.shelf.images, cwd=Path.cwd()) if wanted.image else None
+    if isinstance(found, image.UserImage):
+        wanted = replace(wanted, image=str(found.path))
+    given = tuple(sources or arguments.source)
+    return Request(
+        sources=given,
+        rev=getattr(arguments, "rev", None),
+        tree=getattr(arguments, "tree", None),
+        base=getattr(arguments, "base", None),
+        overrides=wanted,
+        stdin=read_stdin(top) if given == ("-",) else None,
+        version=getattr(arguments, "series_version", None),
+        trailers=getattr(arguments, "trailers", False),
+        pick=getattr(arguments, "pick", None),
+        lore=top.settings.lore,
+    )
+
+
+def show_series(top: Desktop) -> int:
+    """Print how a series reads and whether it applies; nothing is built."""
+    arguments = top.arguments
+    given = tuple(arguments.source)
+    asked = Request(
+        sources=given,
+        tree=arguments.tree,
+        base=arguments.base,
+        stdin=read_stdin(top) if given == ("-",) else None,
+        version=arguments.series_version,
+        trailers=arguments.trailers,
+        pick=arguments.pick,
+        lore=top.settings.lore,
+    )
+    with _desk(top) as desk:
+        text, code = seriesverb.show(asked, desk, as_json=arguments.json)
+    sys.stdout.write(text)
+    return code
+
+
+def take(top: Desktop, request: Request) -> Intake:
+    with _desk(top) as desk:
+        return desk.take(request)
+
+
+def opened(top: Desktop, spec: TreeSpec) -> Tree:
+    with top.reporter.step(f"tree {spec.name}") as step:
+        return tree.open_tree(spec, cache=top.settings.cache, scope=top.scope, step=step)
+
+
+def read_stdin(top: Desktop) -> bytes:
+    """All of standard input; Ctrl-C ends the wait for it."""
+    chunks: list[bytes] = []
+    with top.reporter.step("reading the series from standard input"):
+        while True:
+            top.scope.check()
+            if select.select([sys.stdin], [], [], STDIN_POLL_SECONDS)[0]:
+                chunks.append(os.read(sys.stdin.fileno(), 1 << 16))
+                if not chunks[-1]:
+                    return b"".join(chunks)
+
+
+def _claim_places(settings: Settings) -> None:
+    """Raise UserError where the cache cannot be written, before anything is done."""
+    try:
+        settings.cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=settings.cache):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"cannot write to the cache {settings.cache}: {error.strerror}", hint="give --cache DIR"
+        ) from error
+
+
+@contextmanager
+def _desk(top: Desktop) -> Iterator[Desk]:
+    settings = top.settings
+    _claim_places(settings)
+    with (
+        cache.scratch(settings.cache, "intake") as scratch,
+        top.reporter.step("looking at it") as step,
+    ):
+        yield Desk(
+            shelf=top.shelf,
+            cache=settings.cache,
+            scratch=scratch,
+            cwd=Path.cwd(),
+            native=top.shelf.native(platform.machine()).name,
+            scope=top.scope,
+            step=step,
+        )
+
+
+def enter(top: Desktop) -> int:
+    """Boot a guest and let the user in."""
+    arguments = top.arguments
+    _claim_places(top.settings)
+    for ended in hypervisor.sweep(top.settings.runtime, scope=top.scope):
+        top.reporter.say(f"left by a dead run: {ended}")
+    asked = shell.ShellRequest(
+        guest=arguments.guest,
+        architecture=arguments.arch,
+        image=arguments.image,
+        kernel=arguments.kernel or "",
+        tree=arguments.tree or "",
+        rev=arguments.rev or "",
+        kconfigs=tuple(options.names(arguments.kconfig)),
+        command=arguments.command or (),
+        console=arguments.console,
+        terminal=top.settings.terminal,
+    )
+    place = shell.Place(
+        settings=top.settings,
+        shelf=top.shelf,
+        reporter=top.reporter,
+        scope=top.scope,
+        cwd=Path.cwd(),
+        machine=platform.machine(),
+        ends=Ends(),
+    )
+    return shell.shell(asked, place)
+
+
+def _scales(top: Desktop, todo: Plan, history: History) -> Scales:
+    return Scales(
+        plan=todo,
+        shelf=top.shelf,
+        known=history.known,
+        cores=top.budget.cores,
+        accelerator=top.settings.accel or "tcg",
+        exclusive=top.arguments.exclusive,
+    )
+
+
+def _checked(top: Desktop, taken: Intake) -> Plan:
+    return preflight.check(
+        plan.make(taken.scenario),
+        settings=top.settings,
+        shelf=top.shelf,
+        budget=top.budget,
+        transport=top.arguments.transport,
+        scope=top.scope,
+    )
+
+
+def show_plan(top: Desktop, taken: Intake) -> int:
+    """Print what a run would do; nothing is run."""
+    todo = _checked(top, taken)
+    scales = _scales(top, todo, History(top.settings.cache))
+    listed = nodes.nodes(todo, scales)
+    budget = nodes.limited(top.budget, listed)
+    forecast = scheduler.simulate(listed, budget)
+    sys.stdout.write(planview.render(weigh.outlook(scales, budget=budget, forecast=forecast)))
+    return 0
+
+
+def try_out(top: Desktop, taken: Intake) -> int:
+    """Carry the plan out, write the results, print the summary, and say the exit code."""
+    settings, reporter = top.settings, top.reporter
+    for ended in hypervisor.sweep(settings.runtime, scope=top.scope):
+        reporter.say(f"left by a dead run: {ended}")
+    todo = _checked(top, taken)
+    with ExitStack() as stack:
+        folder = stack.enter_context(results.new_folder(settings.results))
+        results.keep_series(folder, taken.scenario)
+        stack.enter_context(cache.using(folder.root))
+        stack.enter_context(clean.live(settings.cache, folder.root.name, scope=top.scope))
+        finished = _carry_out(top, taken, todo, folder)
+        text = summary.render(finished, strict=top.arguments.strict)
+        _write(finished, folder, text)
+    sys.stdout.write(text)
+    return _exit_code(finished, top.arguments)
+
+
+def _carry_out(top: Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
+    started = time.time()
+    history = History(top.settings.cache)
+    evidence = trial.run(
+        todo,
+        trial.Context(
+            settings=top.settings,
+            shelf=top.shelf,
+            reporter=top.reporter,
+            scope=top.scope,
+            folder=folder,
+            opened=taken.tree,
+            trusted=taken.trusted,
+            over=top.arguments.transport,
+            history=history,
+            budget=top.budget,
+            weigh=_scales(top, todo, history),
+            fail_fast=top.arguments.fail_fast,
+        ),
+    )
+    if evidence.cut and not (evidence.revisions or evidence.builds or evidence.boots):
+        raise Cancelled
+    return Run(
+        id=folder.root.name,
+        plan=todo,
+        evidence=evidence,
+        cases=verdict.judge(todo, evidence, root=folder.root),
+        folder=folder.root,
+        command=shlex.join(["ktrial", *sys.argv[1:]]),
+        started=started,
+        ended=time.time(),
+        host={"ktrial": version(), **host.facts()},
+        notes=taken.scenario.notes,
+    )
+
+
+def _write(finished: Run, folder: Folder, text: str) -> None:
+    results.write(folder.root / "summary.txt", text)
+    results.write(folder.root / "junit.xml", junit.render(finished))
+    results.write(folder.root / "result.json", record.dump(finished))
+    results.point_latest(folder)
+
+
+def _exit_code(finished: Run, arguments: argparse.Namespace) -> int:
+    if finished.evidence.cut:
+        return EXIT_CUT
+    if arguments.bisect_exit:
+        return outcomes.bisect_exit(finished.cases)
+    return outcomes.run_exit(finished.cases, strict=arguments.strict)
