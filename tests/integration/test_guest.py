@@ -88,7 +88,7 @@ def test_a_panic_ends_the_wait(hypervisor: Hypervisor, tmp_path: Path, scope: Sc
         assert guest.died.is_set()
     assert end is not None
     assert end.stop is Stop.KERNEL
-    assert end.reason.startswith("panic: ")
+    assert end.reason.startswith("kernel panic: ")
     assert end.reason.endswith("tested")
     assert "last words" in end.findings[0].excerpt
     assert guest.end() == end
