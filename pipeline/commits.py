@@ -31,12 +31,14 @@ def read_listing(listing: bytes) -> Iterator[tuple[Commit, dict[str, str]]]:
         lines: dict[str, tuple[int, int] | None] = {}
         modes: dict[str, str] = {}
         links: dict[str, str] = {}
+        blobs: dict[str, tuple[str, str]] = {}
         words = iter(rest.split("\0"))
         for raw in words:
             word = raw.lstrip("\n")
             if word.startswith(":"):
-                _, mode, _, blob, _ = word[1:].split(" ")
+                _, mode, old, blob, _ = word[1:].split(" ")
                 path = next(words)
+                blobs[path] = (old, blob)
                 modes[path] = "" if mode == GONE else mode
                 if mode == SYMLINK:
                     links[path] = blob
@@ -46,7 +48,7 @@ def read_listing(listing: bytes) -> Iterator[tuple[Commit, dict[str, str]]]:
         yield (
             Commit(
                 id=commit, author=author, email=email, subject=subject,
-                files=tuple(modes), lines=lines, modes=modes,
+                files=tuple(modes), lines=lines, modes=modes, blobs=blobs,
             ),
             links,
         )  # fmt: skip

@@ -26,6 +26,7 @@ AFTER = re.compile(
 )
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "a": "\a", "b": "\b",
            "f": "\f", "v": "\v"}  # fmt: skip
+PREFIXED = re.compile(r'^"?(?:[abciow12]/|/)')
 TABBED = re.compile(
     r"(?:\.(?:c|h|S|cc|cpp|dts|dtsi|lds|y|l)|(?:^|/)(?:Makefile|Kconfig|Kbuild)\S*)$"
 )
@@ -96,6 +97,7 @@ class _Reader:
     damage: list[str] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
+    plain: bool = False  # paths without "a/" and "b/"
 
     def read(self) -> FileDiff:
         self._extended()
@@ -139,7 +141,13 @@ class _Reader:
     def _extended(self) -> None:
         if not self._line().startswith("diff --git "):
             return
-        both = split_names(self._take()[len("diff --git ") :])
+        text = self._line()[len("diff --git ") :].rstrip("\r")
+        if name := _twice(text):
+            self._prefix(name)
+            text = f"{_under('a', name)} {_under('b', name)}"
+        self.taken.append(f"diff --git {text}")
+        self.at += 1
+        both = split_names(text)
         while EXTENDED.match(self._line()):
             key, _, value = self._take().partition(" ")
             if key in {"rename", "copy"}:
@@ -156,13 +164,34 @@ class _Reader:
     def _names(self) -> None:
         old, new = self._line(), self.lines[self.at + 1] if self.at + 1 < len(self.lines) else ""
         if old.startswith("--- ") and new.startswith("+++ "):
-            self.names = (_side(self._take()), _side(self._take()))
+            if not self.taken and (name := _file(old)) == _file(new) and _twice(f"{name} {name}"):
+                self._prefix(name)
+            self.names = (self._side("a"), self._side("b"))
         elif old.startswith("--- ") and HUNK.match(new):
-            self._take()
+            self._side("a")
             self._mend("+++", self.names[1], f"+++ b/{self.names[1]}", "deleted file")
         elif old.startswith("+++ ") and HUNK.match(new):
             self._mend("---", self.names[0], f"--- a/{self.names[0]}", "new file")
-            self._take()
+            self._side("b")
+
+    def _prefix(self, name: str) -> None:
+        self.plain = True
+        self.repairs.append(
+            f"the paths of {unquote(name)} have no a/ and b/ before them (git diff --no-prefix): "
+            "they are put there"
+        )
+
+    def _side(self, prefix: str) -> str:
+        """Take a --- or +++ line; its path."""
+        line = self._line()
+        name = _file(line)
+        if name.endswith(" ") and "\t" not in line:  # behind a blank git writes a tab
+            self.doubts.append(f"this looks like {WHITESPACE}: a blank is behind a file's name")
+        if self.plain and name != "/dev/null":
+            line = f"{line[:4]}{_under(prefix, name)}{line[4 + len(name) :]}"
+        self.taken.append(line)
+        self.at += 1
+        return "" if name == "/dev/null" else _strip(unquote(_file(line)))
 
     def _mend(self, mark: str, name: str, line: str, null: str) -> None:
         """Put back a lost line of a file's header, where the others name the file."""
@@ -313,11 +342,22 @@ def split_names(text: str) -> tuple[str, str]:
     return _strip(old), new or _strip(old)
 
 
-def _side(line: str) -> str:
-    """The path of a --- or +++ line, "" for /dev/null."""
-    name = line[4:]
-    name = unquote(name) if name.startswith('"') else name.rstrip("\r").split("\t")[0]
-    return "" if name == "/dev/null" else _strip(name)
+def _file(line: str) -> str:
+    """The path of a --- or +++ line as it stands there, without the time that diff adds."""
+    return line[4:].rstrip("\r").split("\t")[0]
+
+
+def _twice(text: str) -> str:
+    """The path that both sides of a `diff --git` line have in common, as `--no-prefix` writes it;
+    "" where they have prefixes of their own."""
+    middle = len(text) // 2
+    name = text[:middle]
+    same = text[middle : middle + 1] == " " and name == text[middle + 1 :]
+    return name if same and not PREFIXED.match(name) else ""
+
+
+def _under(folder: str, name: str) -> str:
+    return f'"{folder}/{name[1:]}' if name.startswith('"') else f"{folder}/{name}"
 
 
 def _strip(path: str) -> str:

@@ -6,6 +6,7 @@ subject), what its diff does, and what came out in the tree.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +23,8 @@ class Commit:
     """A commit as it came out in the tree, listed without renames.
 
     `lines`: (insertions, deletions) by path; None for a binary file. `modes`: of each file
-    after it, "" where it went. `links`: where its symbolic links lead.
+    after it, "" where it went. `links`: where its symbolic links lead. `blobs`: full ids of
+    each file before and after it, of zeros where there is none.
     """
 
     id: str
@@ -33,6 +35,7 @@ class Commit:
     lines: Mapping[str, tuple[int, int] | None] = field(default_factory=dict)
     modes: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
+    blobs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def compare(series: Series, commits: Sequence[Commit]) -> tuple[str, ...]:
@@ -84,6 +87,28 @@ def _against_diff(changes: Sequence[Change], commit: Commit) -> Iterator[str]:
             yield (
                 f"its diff has {_signed(counts)} lines in {visible(path)}, "
                 f"the commit {_signed(got)}"
+            )
+    yield from _against_index(changes, commit)
+
+
+def _against_index(changes: Sequence[Change], commit: Commit) -> Iterator[str]:
+    """Hold the files that came out against what the index lines name them.
+
+    A diff that was changed on the way, or by hand, still may apply. Where a file was not as the
+    index line says before (a merge, another base) its name after cannot be told; a new text file
+    was held against its name when the mail was read.
+    """
+    times = Counter(change.path for change in changes)
+    for change in changes:
+        before = commit.blobs.get(change.old, ("", ""))[0]
+        after = commit.blobs.get(change.new, ("", ""))[1]
+        stood = bool(change.old_blob) and before.startswith(change.old_blob)
+        fresh = not change.old and change.binary
+        sure = (stood or fresh) and change.new_blob and not change.copied
+        if sure and times[change.path] == 1 and not after.startswith(change.new_blob):
+            yield (
+                f"{visible(change.path)} is not what its index line names: "
+                "the diff was changed on the way, or edited by hand"
             )
 
 

@@ -67,11 +67,12 @@ class Reader:
                 raise
             return found
 
-    def read(self, source: str, pick: str | None = None) -> Series:
+    def read(self, source: str, pick: str | None = None, shown_as: str = "") -> Series:
         """The series of one source: standard input, a file or folder, or a thread on a server."""
         path = source if source == "-" else str(self.cwd / source)
         wanted = None if self._is_here(source) else fetch.wanted(source, self.lore)
         if wanted:
+            shown_as = source
             path = str(fetch.fetch(wanted, folder=self._folder("fetch"), scope=self.scope))
         return series.read_series(
             path,
@@ -80,6 +81,7 @@ class Reader:
             version=self.version,
             trailers=self.trailers,
             pick=pick or self.pick or (wanted.message_id if wanted else None),
+            shown_as=shown_as,
         )
 
     def _is_here(self, source: str) -> bool:
@@ -98,7 +100,8 @@ class Reader:
         for number, source in enumerate(sources, 1):
             name = f"{number:04}-{Path(source).stem}.patch"
             shutil.copyfile(self.cwd / source, folder / name)
-        return replace(self.read(str(folder)), origin=JOINT.join(sources))
+        origin = JOINT.join(sources)
+        return replace(self.read(str(folder), shown_as=origin), origin=origin)
 
     def _with_prerequisites(self, sources: Sequence[str]) -> Gathered | None:
         """Where some of the files are what the others name as prerequisites; else None."""

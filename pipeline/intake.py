@@ -233,7 +233,9 @@ class Desk:
         made = scenario.for_series(
             kernels,
             name=name or _slug(found.name),
-            title=found.patches[-1].subject if found.patches else f"{spec.name} at {spec.base}",
+            title=visible(
+                found.patches[-1].subject if found.patches else f"{spec.name} at {spec.base}"
+            ),
             tree=spec,
             native=self.native,
         )

@@ -100,6 +100,8 @@ def _attached(
 
 # --------------------------------------------------------------------------- the text
 
+SEVERAL = "several diffs are attached to the mail, and nothing says which is the patch"
+
 
 def _text(found: Mail) -> tuple[PatchText, tuple[str, ...]]:
     """The text of the part that holds the patch, whole where there is a whole one."""
@@ -109,12 +111,21 @@ def _text(found: Mail) -> tuple[PatchText, tuple[str, ...]]:
     with_diff = [each for each in read if each[0].diffs]
     files = [_part(part) for part in attached]
     diffs = [each for each in files if each[0].diffs]
-    for each in with_diff:
-        if not each[0].damage:
-            return each
-    for part, each in zip(attached, files, strict=True):
-        if each[0].diffs and not each[0].damage:
-            return _joined(inline, part, damaged=bool(with_diff))
+    for text, problems in with_diff:
+        if not text.damage:
+            others = [one for one, _ in (*with_diff, *diffs) if one.diff != text.diff]
+            more = ("another diff in the mail, in a part of its own, is passed over",)
+            return text, (*problems, *(more if others else ()))
+    whole = [
+        (part, each[0].diff)
+        for part, each in zip(attached, files, strict=True)
+        if each[0].diffs and not each[0].damage
+    ]
+    if whole:
+        text, problems = _joined(inline, whole[0][0], damaged=bool(with_diff))
+        if len({diff for _, diff in whole}) > 1:
+            text = replace(text, damage=(*text.damage, SEVERAL))
+        return text, problems
     if with_diff or diffs:
         return (with_diff or diffs)[0]
     return read[0] if read else (patchtext.parse(""), ())
@@ -205,6 +216,8 @@ def _doubts(found: Mail, title: Subject, text: PatchText, *, answers: bool) -> t
         doubts.append("what stands above the scissors in its text is left away")
     if title.unclosed:
         doubts.append("a bracket of its subject is missing")
+    if other := text.inner_author:
+        doubts.append(f"its message names an author further down ({other}): the sender is taken")
     if found.rewritten and not text.own.sender:
         doubts.append(
             f"the list put its own address ({found.rewritten}) into From; "
@@ -234,6 +247,8 @@ def _bars(letter: Letter) -> str:
         return "it is HTML only" if letter.mail.html_only else "there is no patch in it"
     if not letter.email:
         return "a bare diff, without an author"
+    if letter.text.forwards and not letter.subject.marked:
+        return "a notice that has somebody's patch in it: give that patch by itself"
     if letter.subject.barred and not letter.subject.marked:
         return "a report or a pull request: the diff in it is no patch"
     return ""

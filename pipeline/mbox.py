@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 
 from pipeline.scissors import is_scissors
@@ -22,6 +23,7 @@ def split(data: bytes) -> tuple[bytes, ...]:
     separator only where a header follows and no scissors line stands before: a patch made
     by format-patch is not escaped, and may lie in the body of a mail.
     """
+    data = _unmarked(data)
     if not data.strip():
         return ()
     data = data.lstrip(b"\r\n")
@@ -39,6 +41,16 @@ def split(data: bytes) -> tuple[bytes, ...]:
         ESCAPED.sub(rb"\1", data[start:end]) if unescape else data[start:end]
         for start, end in zip(starts, ends, strict=True)
     )
+
+
+def _unmarked(data: bytes) -> bytes:
+    """Without a byte order mark, in UTF-8: what PowerShell writes with `>` is UTF-16."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        try:
+            return data.decode("utf-16").encode()
+        except UnicodeError:
+            return data
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def _separates(data: bytes, start: int) -> bool:

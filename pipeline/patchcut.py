@@ -42,7 +42,7 @@ def cut(lines: Sequence[str]) -> Cut:
     real, damage = _real(lines, diffs, separators)
     first = real[0].start
     before = [at for at in separators if at < first]
-    end = before[0] if before else _without_heads(lines, first)
+    end = _end(lines, before) if before else _without_heads(lines, first)
     return Cut(
         diffs=tuple(real),
         end=end,
@@ -72,13 +72,29 @@ def _real(
     if counts:
         counted = [diff for diff in below if diff.start > counts[-1]]
         summary = SUMMARY.match(lines[counts[-1]])
-        fits = summary is not None and len({d.path for d in counted}) == int(summary["files"])
-        if len(counted) == len(below) or fits:
-            return counted, ()
-        return below, (UNCERTAIN,)
+        files = int(summary["files"]) if summary else 0
+        for found in (counted, _above_signature(lines, counted, outside)):
+            if len({diff.path for diff in found}) == files:
+                return found, ()
+        return (counted, ()) if len(counted) == len(below) else (below, (UNCERTAIN,))
     if any(at > below[0].start for at in separators):
         return below, (UNCERTAIN,)
     return below, ()
+
+
+def _above_signature(
+    lines: Sequence[str], found: Sequence[FileDiff], outside: Sequence[int]
+) -> Sequence[FileDiff]:
+    """Those that stand before the "-- " line of format-patch: what follows is talk."""
+    first = found[0].start
+    ends = [at for at in outside if at > first and lines[at].rstrip() == "--"]
+    return [diff for diff in found if not ends or diff.start < ends[0]]
+
+
+def _end(lines: Sequence[str], separators: Sequence[int]) -> int:
+    """Of several "---" lines the one that ends the message: the first with a sign-off above it."""
+    signed = [at for at, line in enumerate(lines) if line.startswith("Signed-off-by: ")]
+    return next((at for at in separators if any(each < at for each in signed)), separators[0])
 
 
 def _without_heads(lines: Sequence[str], end: int) -> int:

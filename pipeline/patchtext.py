@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline import diffstat, difftext, patchcut
 from pipeline.difftext import FileDiff
@@ -22,6 +22,14 @@ SIGNED_OFF = re.compile(r"^\s*Signed-off-by: ", re.M)
 BASE = re.compile(r"^(base-commit|prerequisite-(?:patch|change|message)-id):\s*(\S+)")
 WROTE = re.compile(r"(?:wrote|writes|schrieb|a écrit|escribió|написал\S*|写道)\s*[::]\s*$", re.I)
 OUTLOOK = re.compile(r"^(?:Sent: |-+ ?(?:Original|Forwarded) [Mm]essage)")
+# The author below a preface, and what a notice has around a patch that is somebody else's.
+INNER_AUTHOR = re.compile(r"(?:^|\n)(?:\n|-{5,}\n)From: ([^\n]*<[^<>\s]+@[^<>\s]+>)\n(?=\n)")
+FORWARDED = re.compile(
+    r"^(?:>?From [0-9a-f]{40} Mon Sep 17 00:00:00 2001|Commit-ID: +[0-9a-f]{12,64}"
+    r"|From: .*@.*\n(?:[A-Z][A-Za-z-]*: .*\n)*Subject: .*)$",
+    re.M,
+)
+STABLE_REVIEW = re.compile(r"^\S+-stable review patch\.")
 PGP, PGP_END = "-----BEGIN PGP SIGNED MESSAGE-----", "-----BEGIN PGP SIGNATURE-----"
 
 
@@ -46,6 +54,7 @@ class PatchText:
 
     `cut_at_scissors`: only what is under them counts. `base`: the trailers of
     `format-patch --base` (key, value). `damage`: why the patch cannot be trusted.
+    `inner_author`: whom the message names further down, "" for nobody.
     """
 
     own: Own
@@ -62,6 +71,16 @@ class PatchText:
     @property
     def signed_off(self) -> bool:
         return bool(SIGNED_OFF.search(self.message))
+
+    @property
+    def inner_author(self) -> str:
+        found = INNER_AUTHOR.search(f"\n{self.message}")
+        return found[1] if found else ""
+
+    @property
+    def forwards(self) -> bool:
+        """Whether the message goes on to another mail or commit: the patch is of that."""
+        return bool(FORWARDED.search(self.message))
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -83,6 +102,8 @@ def parse(text: str) -> PatchText:
     message = _message(below, own, found)
     signed = bool(SIGNED_OFF.search("\n".join(message)))
     problems = [*_hide_breaks(message, found), *_take_nuls(message)]
+    if found.quoted and not problems:
+        problems.append("its text quotes a diff beside the patch: that is passed over")
     problems += [why for diff in found.diffs for why in diff.doubts]
     if difftext.tabs_lost(found.diffs):
         problems.append(
@@ -155,11 +176,20 @@ def _own(lines: Sequence[str], *, scissors: bool) -> Own:
         at += 1
     if at == len(lines):
         return Own()
+    if STABLE_REVIEW.match(lines[at]):
+        return _reviewed(lines, at, scissors=scissors)
     if SHOWN_COMMIT.match(lines[at]):
         return _shown(lines, at + 1)
     if FROM_COMMIT.match(lines[at]) and at + 1 < len(lines) and ANY_HEADER.match(lines[at + 1]):
         return _headers(lines, at + 1, form="commit", scissors=scissors)
     return _headers(lines, at, form="headers", scissors=scissors)
+
+
+def _reviewed(lines: Sequence[str], at: int, *, scissors: bool) -> Own:
+    """Behind the preface and the line of dashes of a review of a stable kernel."""
+    rules = [n for n in range(at, min(at + 8, len(lines))) if re.match(r"^-{6,}\s*$", lines[n])]
+    found = _own(lines[rules[0] + 1 :], scissors=scissors) if rules else Own(start=at)
+    return replace(found, start=rules[0] + 1 + found.start) if found.sender else Own(start=at)
 
 
 def _headers(lines: Sequence[str], at: int, *, form: str, scissors: bool) -> Own:

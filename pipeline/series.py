@@ -38,11 +38,13 @@ def read_series(
     version: int | None = None,
     trailers: bool = False,
     pick: str | None = None,
+    shown_as: str = "",
 ) -> Series:
     """The newest complete version of the series in `source`: a file, a maildir, a folder, or "-".
 
     `version` takes another. `pick` says which of several series: the message-id of a mail of its
-    thread, or a part of a subject. `trailers`: add those that replies give.
+    thread, or a part of a subject. `trailers`: add those that replies give. `shown_as`: what the
+    user named, where that is not `source`.
 
     Raises:
         UserError: no such file.
@@ -50,7 +52,7 @@ def read_series(
         Cancelled: the run was cancelled.
     """
     del scratch  # nothing is written
-    name = "standard input" if source == "-" else source
+    name = shown_as or ("standard input" if source == "-" else source)
     found: list[Letter] = []
     for raw in sources.mails(source, stdin):
         scope.check()
@@ -134,7 +136,7 @@ class _Box:
     def _family(
         self, sent: Sequence[Sending], pick: str | None
     ) -> tuple[list[Sending], tuple[str, ...]]:
-        found = versions.families(self.threads, sent)
+        found = everything = versions.families(self.threads, sent)
         if pick is not None:
             found = self._picked(found, pick)
         family = versions.main_family(self.threads, found)
@@ -145,7 +147,16 @@ class _Box:
                 f"“{titles[1]}”{' and others' if len(titles) > 2 else ''}",
                 hint="say which one by its message-id or subject, or give one series at a time",
             )
+        beside = versions.beside(self.threads, family, everything)
+        if beside and pick is None:
+            raise NoSeries(
+                f"{self.source} holds {_count(len(beside) + 1)} patches of one sender without "
+                f"numbers: “{_title(family)}”, “{_title(beside[0])}”"
+                f"{' and others' if len(beside) > 1 else ''}",
+                hint="say which one by its message-id or subject, or number them",
+            )
         others = [each for each in found if each is not family]
+        others += [each for each in beside if each not in others]
         return family, tuple(f"“{_title(each)}” in the thread is another series" for each in others)
 
     def _picked(self, found: list[list[Sending]], pick: str) -> list[list[Sending]]:
@@ -154,11 +165,14 @@ class _Box:
         if by_id is not None:
             own = [each for each in found if any(by_id in one.letters for one in each)]
             root = self.threads.root(by_id.message_id)
-            return own or [
+            near = own or [
                 each
                 for each in found
                 if any(self.threads.root(one.letters[0].message_id) == root for one in each)
             ]
+            if near:
+                return near
+            raise _not_there(self.source, pick)
         words = pick.lower()
         for matches in (str.__eq__, str.__contains__):
             hits = [
@@ -173,9 +187,7 @@ class _Box:
             ]
             if hits:
                 return hits
-        raise NoSeries(
-            f"{self.source} has no series “{pick}”", hint="name a message-id or a part of a subject"
-        )
+        raise _not_there(self.source, pick)
 
     def _near(self, family: Sequence[Sending]) -> tuple[Letter, ...]:
         """The mails of the threads in which a series is."""
@@ -194,6 +206,7 @@ class _Box:
         problems = [*chosen.problems, *_problems(patches)]
         left_out = self.left_out(chosen.reasons, near, taken=patches, version=chosen.version)
         _check_whole(self.source, patches, problems, left_out, chosen)
+        self._check_alike(patches, left_out, chosen)
         more: Mapping[str, tuple[str, ...]] = {}
         notes = list(chosen.notes)
         if trailers:
@@ -222,6 +235,22 @@ class _Box:
             ),
             problems=tuple(problems),
         )
+
+    def _check_alike(
+        self, patches: Sequence[Letter], left_out: tuple[LeftOut, ...], chosen: Assembled
+    ) -> None:
+        """Refuse a patch of which two copies with one message-id do not say the same."""
+        for number, each in enumerate(patches, 1):
+            copies = [one for one in self.twice if one.message_id == each.message_id]
+            whole = [one for one in copies if one.text.diffs and not one.text.damage]
+            if any(one.digest != each.digest for one in whole):
+                raise NoSeries(
+                    f"patch {number}/{len(patches)} “{each.title}” is there twice with one "
+                    "message-id and different content, and nothing says which is meant",
+                    hint="give the mails that are meant alone",
+                    left_out=left_out,
+                    version=chosen.version[0],
+                )
 
     def left_out(
         self,
@@ -278,7 +307,7 @@ def _check_whole(
             f"{source}: {damaged[0]}",
             hint=RESEND_HINT,
             left_out=left_out,
-            problems=(*problems, *damaged),
+            problems=(*problems, *damaged, RESEND_HINT),
             version=chosen.version[0],
         )
 
@@ -313,6 +342,12 @@ def _no_patch(source: str, found: Sequence[Letter]) -> NoSeries:
     count = "1 mail" if len(found) == 1 else f"{len(found)} mails"
     why = f": {found[0].reason}" if len(found) == 1 and found[0].reason else ""
     return NoSeries(f"there is no patch in {source} ({count}{why})", hint=FORMAT_HINT)
+
+
+def _not_there(source: str, pick: str) -> NoSeries:
+    return NoSeries(
+        f"{source} has no series “{pick}”", hint="name a message-id or a part of a subject"
+    )
 
 
 def _title(family: Sequence[Sending]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from pipeline.pathsafety import visible
 
 SCHEMA = 1
 MOST_FILES = 6  # named for one patch in the text
+GITS_WORDS = re.compile(r"(?:error|fatal|warning|hint): ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,9 @@ def as_json(view: SeriesView) -> str:
         "base_rule": view.rule or None,
         "base_reason": view.base_words or None,
         "applies": view.applies,
-        "failure": view.failure or None,
+        "failure": visible(view.failure) or None,
+        "details": view.details or None,
+        "hint": view.hint or None,
         "commits": [
             {
                 "id": commit.id,
@@ -100,14 +104,15 @@ def as_json(view: SeriesView) -> str:
             for commit in view.commits
         ],
         "problems": _problems(view),
-        "notes": list(view.notes),
+        "notes": [visible(each) for each in view.notes],
     }
     return json.dumps(_decoded(found), indent=2) + "\n"
 
 
 def _problems(view: SeriesView) -> list[str]:
-    told = (view.error, view.failure, *view.problems)
-    return list(dict.fromkeys(filter(None, told)))
+    more = [line for line in view.details.splitlines() if not GITS_WORDS.match(line)]
+    told = (view.error, view.failure, *more, *view.problems)
+    return list(dict.fromkeys(visible(each) for each in told if each))
 
 
 def _decoded(value: object) -> object:

@@ -14,8 +14,25 @@ REPLY = re.compile(
     r"(?:\[\d+\]|\^\d+)?\s*[::]\s*",
     re.I,
 )
+# Words of other languages that mean more than that: only in front of a bracket.
+REPLY_HERE = re.compile(
+    r"^\s*(?:ynt|ilt|vá|továbbítás|tovabbitas|αντ|απ|σχετ|πρθ|rv|rép|enc|doorst|bls|trs|atb|"
+    r"r|i|vb|vl|yl|ts|fs|pd|na)\s*[::]\s*(?=\[)",
+    re.I,
+)
+# What a company's gateway puts in front: "EXTERNAL: [PATCH …", "*** SPAM *** [PATCH …".
+GATEWAY = re.compile(
+    r"^[{(<*!\s]*(?:external(?:\s+(?:e-?mail|sender))?|extern|ext|(?:suspected\s+)?spam|caution|"
+    r"warning|bulk|untrusted)[})>*!\s]*[:-]?\s*(?=\[[^\]]*(?:\bpatch|\d/\d))",
+    re.I,
+)
 COUNTER = re.compile(r"(?<![\w./-])(\d{1,4})\s?(?:/|of)\s?(\d{1,4})(?![\w./-])", re.I)
-VERSION = re.compile(r"^(?:(?:patch|rfc|rft|resend)[-_]?)?v(\d{1,3})(?:\.(\d{1,3}))?$", re.I)
+VERSION = re.compile(
+    r"^[-#]?(?:(?:patch|rfc|rft|resend)[-_]?)?v(\d{1,3})(?:\.(\d{1,3}))?(?:[-_](?:resend|rfc|rft))?$",
+    re.I,
+)
+MOST_MINOR = 4
+"""A series is sent as v4.1, perhaps as v4.2; v5.9 is a kernel."""
 A_KERNEL_FOLLOWS = {"for", "linux", "kernel", "stable", "to", "on"}
 """Words before a version of the kernel: "[PATCH for v5.9]"."""
 LONGTERM = {"4.4", "4.9", "5.4", "6.1", "6.6"}
@@ -83,6 +100,10 @@ def _prefixes(text: str) -> tuple[bool, str, str, bool]:
             # "[list] Re: [PATCH] x" is a reply, "[PATCH] Re: x" is a patch.
             reply = reply or not any(WORD.match(word) for word in inside.split())
             text = text[found.end() :]
+        elif found := REPLY_HERE.match(text):
+            reply, text = True, text[found.end() :]
+        elif found := GATEWAY.match(text):
+            text = text[found.end() :]
         elif text.startswith("[") and (end := _closing(text)):
             inside += " " + text[1:end].replace("[", " ").replace("]", " ")
             text = text[end + 1 :].lstrip(" :")
@@ -112,7 +133,9 @@ def _version(words: list[str]) -> tuple[int, int] | None:
         if not found:
             continue
         minor = found[2] or "0"
-        is_kernel = len(minor) > 1 or before.lower() in A_KERNEL_FOLLOWS or "stable" in flat
+        is_kernel = (
+            int(minor) > MOST_MINOR or before.lower() in A_KERNEL_FOLLOWS or "stable" in flat
+        )
         if found[2] and (is_kernel or f"{found[1]}.{minor}" in LONGTERM):
             continue
         return int(found[1]), int(minor)

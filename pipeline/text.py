@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+# Marks that turn the direction of what is around them, or show nothing at all.
+_TURNING = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _ILLEGAL = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x84\x86-\x9f]")
 
 
 def clean(text: str) -> str:
-    """`text` without escape sequences; what XML 1.0 cannot hold is shown as \\xNN."""
+    """`text` without escape sequences; what XML 1.0 cannot hold, and marks that change the
+    direction in which it reads, are shown as escapes."""
     plain = _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    plain = _TURNING.sub(lambda match: f"\\u{ord(match[0]):04x}", plain)
     return _ILLEGAL.sub(lambda match: f"\\x{ord(match[0]):02x}", plain)
 
 

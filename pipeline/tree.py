@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from pipeline import cache as caches
-from pipeline import debian, diffs, faithful, pathsafety, repository, userrepo
+from pipeline import debian, diffs, faithful, pathsafety, repository, userrepo, whitespace
 from pipeline.apt import TreeUnavailable
 from pipeline.commits import as_changes
 from pipeline.commits import between as read_commits
@@ -252,7 +252,7 @@ def _apply_mails(
     at = Git(git_dir=tree.repository, scope=scope)
     commits = read_commits(at, on, found.commit) if found.commit else ()
     if len(commits) != len(series.patches):
-        return _explained(plain, found, am, kernel=kernel, series=series, log=log)
+        return _explained(plain, found, am, at=at, on=on, kernel=kernel, series=series, log=log)
     came_out = pathsafety.examine(as_changes(commits))
     if bad := pathsafety.refused(came_out):
         return _unsafe(bad, kernel, series, log)
@@ -312,6 +312,8 @@ def _explained(
     merged: _Attempt,
     am: Callable[[str], _Attempt],
     *,
+    at: Git,
+    on: str,
     kernel: str,
     series: Series,
     log: Path,
@@ -325,7 +327,10 @@ def _explained(
         return replace(failure, words=f"{failure.words}\n{words}".strip())
     failure = refusal(plain.reply, kernel=kernel, series=series, number=plain.number, log=log)
     lenient = am("--ignore-whitespace")
-    if lenient.commit or lenient.number > plain.number:
+    there = at.run("cat-file", "blob", f"{on}:{failure.file}")
+    content = there.output.decode(errors="surrogateescape") if there.ok else ""
+    blanks = whitespace.explains(failure.patch.mail, failure.file, content)
+    if blanks or lenient.commit or lenient.number > plain.number:
         return replace(failure, words=f"{failure.words}\n{WHITESPACE}")
     if conflict := re.search(r"^CONFLICT .*$", merged.reply.text, re.M):
         tried = f"a three-way merge does not help: {conflict[0]}"

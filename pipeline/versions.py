@@ -98,6 +98,23 @@ def main_family(threads: Threads, found: Sequence[list[Sending]]) -> list[Sendin
     return with_patches[depths.index(min(depths))]
 
 
+def beside(
+    threads: Threads, family: Sequence[Sending], found: Sequence[list[Sending]]
+) -> list[list[Sending]]:
+    """Other patches of one thread by the same sender, where none has a number: parts of one series,
+    perhaps, whose order nobody tells."""
+    roots = {_root(threads, each) for each in family}
+    senders = {each.sender.lower() for one in family for each in one.patches}
+    return [
+        other
+        for other in found
+        if other is not family
+        and not any(each.total for each in (*family, *other))
+        and any(_root(threads, each) in roots for each in other)
+        and senders & {each.sender.lower() for one in other for each in one.patches}
+    ]
+
+
 def as_given(sent: Sequence[Sending]) -> Sending | None:
     """Unnumbered patches of `git format-patch -N`: the order given is all there is."""
     patches = [each for one in sent for each in one.patches]
@@ -258,6 +275,11 @@ def _one(
 ) -> Letter:
     """The mail to take of those with one number."""
     whole = [each for each in slot if not each.text.damage] or list(slot)
+    formed = [each for each in whole if each.text.separated and each.text.signed_off]
+    for each in whole if formed else ():
+        if each not in formed:
+            reasons[id(each)] = "a diff under the subject of a patch, without the form of one"
+    whole = formed or whole
     if len({each.title.lower() for each in whole}) > 1:
         raise NoSeries(
             f"two series are in one: “{whole[0].title}” and “{whole[-1].title}” are both "
@@ -278,7 +300,7 @@ def _one(
         problems.append(f"patch {number} was sent again with other content: the later is taken")
     for each in slot:
         if each is not taken:
-            reasons[id(each)] = "the same patch, sent twice"
+            reasons.setdefault(id(each), "the same patch, sent twice")
     return taken
 
 

@@ -61,9 +61,10 @@ class Bench:
 
 @dataclass(frozen=True, kw_only=True)
 class Came:
-    """What came out of a kind."""
+    """What came out of a kind. `told`: when it was applied."""
 
     commits: tuple[Commit, ...] = ()
+    told: tuple[str, ...] = ()
     series: Series | None = None
     refused: NoSeries | None = None
     not_applied: ApplyFailure | None = None
@@ -75,7 +76,7 @@ class Came:
         if self.not_applied:
             return f"{self.not_applied} | {'; '.join(self.series.problems if self.series else ())}"
         assert self.series
-        return " | ".join((*self.series.problems, *self.series.notes))
+        return " | ".join((*self.series.problems, *self.series.notes, *self.told))
 
 
 Check = Callable[[Bench, Came], None]
@@ -393,6 +394,7 @@ SUBJECTS = {
     "a missing bracket before": ("PATCH v2] {}", 2),
     "[RFC/RFT,V2] in a second bracket": ("[PATCH] [RFC/RFT,V2] {}", 2),
     "a list's bracket": ("[linux-mm] [PATCH v2 1/1] {}", 2),
+    "a gateway's word": ("EXTERNAL: [PATCH v2] {}", 2),
     "folded and encoded": ("=?utf-8?q?=5BPATCH_v2=5D?=\n {}", 2),
 }
 for _name, (_subject, _version) in SUBJECTS.items():
@@ -428,7 +430,34 @@ def _(bench: Bench) -> bytes:
     return mbox(bench.single(f"[PATCH 6.12 196/307] {mails.TITLES[0]}"))
 
 
+@kind("patches of a thread without numbers", refused("3 patches of one sender without numbers"))
+def _(bench: Bench) -> bytes:
+    return mbox(
+        *(each.with_(subject=each.subject.replace(f" {n}/3", "")) for n, each in
+          enumerate(bench.numbered(), 1))
+    )  # fmt: skip
+
+
 # --------------------------------------------------------------------------- bodies
+
+
+@kind("UTF-16 with a byte order mark (PowerShell)", whole())
+def _(bench: Bench) -> bytes:
+    return mbox(*bench.numbered()).decode().replace("\n", "\r\n").encode("utf-16")
+
+
+@kind("a review of a stable kernel", first())
+def _(bench: Bench) -> bytes:
+    one = bench.single(f"[PATCH 6.12 1/1] {mails.TITLES[0]}")
+    preface = "6.12-stable review patch.  Say if you object.\n\n------------------\n\n"
+    return mbox(one.with_(sender=BOB, body=f"{preface}From: {ADA}\n\n{one.body}"))
+
+
+@kind("the notice of a patch that was taken", refused("no patch", "a notice"))
+def _(bench: Bench) -> bytes:
+    one = bench.single()
+    inner = f"From {'1' * 40} Mon Sep 17 00:00:00 2001\n{one.text()}"
+    return mbox(Letter(subject="mm: a was added", body=f"Thanks.\n\n{inner}", message_id="n@x.y"))
 
 
 @kind("quoted-printable", whole())
@@ -554,6 +583,25 @@ def _(bench: Bench) -> bytes:
     broken = one.body.replace("int a_last(void)", "int a_last(\nvoid)")
     diff = one.body.partition("---\n")[2]
     return mbox(mails.multipart(one, (PLAIN, broken), (ATTACHED, diff)))
+
+
+def _attachment(name: str) -> str:
+    return ATTACHED.replace("0001-mm", name)
+
+
+@kind("multipart, two diffs attached", refused("several diffs are attached"))
+def _(bench: Bench) -> bytes:
+    one = bench.single()
+    words, _, diff = one.body.partition("---\n")
+    other = bench.letters[TWO].body.partition("---\n")[2]
+    parts = ((_attachment("a"), diff), (_attachment("b"), other))
+    return mbox(mails.multipart(one, (PLAIN, words), *parts))
+
+
+@kind("a patch with another diff attached", first("another diff in the mail"))
+def _(bench: Bench) -> bytes:
+    one, other = bench.single(), bench.letters[TWO].body.partition("---\n")[2]
+    return mbox(mails.multipart(one, (PLAIN, one.body), (_attachment("b"), other)))
 
 
 @kind("HTML only", refused("HTML"))
@@ -804,6 +852,24 @@ for _branch_name in ("renames", "mode", "empty", "binary", "no-newline", "names"
     )
 
 
+@kind("patch: paths without a/ and b/", first("--no-prefix"))
+def _(bench: Bench) -> bytes:
+    (letter,) = mails.letters(bench.repo, "start..topic~2", "--no-prefix")
+    return mbox(letter)
+
+
+@kind("a diff that was edited by hand", lambda _, came: _applied(came, "index line names"))
+def _(bench: Bench) -> bytes:
+    one = bench.single()
+    return mbox(one.with_(body=one.body.replace("+\treturn 2", "+\treturn 3")))
+
+
+def _applied(came: Came, *words: str) -> None:
+    assert len(came.commits) == 1
+    for word in words:
+        assert word in came.words
+
+
 @kind("a NUL in the message", first("NUL byte"))
 def _(bench: Bench) -> bytes:
     one = bench.single()
@@ -900,7 +966,7 @@ def came_out(bench: Bench, source: bytes, folder: Path, each: Kind) -> Came:
     found = mails.commits(bench.tree.repository, f"{bench.tree.base}..{done.commit}")
     promised = [(each.author, each.email, each.subject) for each in series.patches]
     assert promised == [(each.author, each.email, each.subject) for each in found]
-    return Came(commits=found, series=series)
+    return Came(commits=found, series=series, told=done.problems)
 
 
 @pytest.mark.parametrize("name", KINDS)

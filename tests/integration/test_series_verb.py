@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,16 @@ def test_a_series_that_does_not_apply(repo: Path, tmp_path: Path, desk: Desk) ->
     assert "applies: no" in text
 
 
+def test_blanks_that_keep_it_from_applying(repo: Path, tmp_path: Path, desk: Desk) -> None:
+    """git's own --ignore-whitespace does not know a blank that must not break."""
+    mbox = Path(box(repo, "topic~2..topic~1", tmp_path / "my.mbox"))
+    mbox.write_text(re.sub(r"^( .*\S) (\S)", "\\1\xa0\\2", mbox.read_text(), flags=re.M))
+    found, code = shown(desk, str(mbox), tree=str(repo))
+    assert code == 1
+    assert any("white space is damaged" in each for each in found["problems"]), found
+    assert "git send-email" in found["details"]
+
+
 def test_a_patch_is_missing(repo: Path, tmp_path: Path, desk: Desk) -> None:
     first, second = format_patches(repo, f"{TAG}..topic", tmp_path / "p")
     found, code = shown(desk, str(second))
@@ -134,6 +145,43 @@ def test_bad_input_of_other_kinds(repo: Path, tmp_path: Path, desk: Desk) -> Non
         assert words in json.loads(text)["problems"][0]
 
 
+def test_a_refusal_names_what_the_user_named(repo: Path, tmp_path: Path, desk: Desk) -> None:
+    first, second = format_patches(repo, f"{TAG}..topic", tmp_path / "p")
+    third = tmp_path / "third.patch"
+    third.write_text(first.read_text().replace("1/2", "1/3"))
+    found, code = shown(desk, str(third), str(second))
+    assert code == 2
+    assert found["problems"][0].startswith(f"{third}, {second} ")
+
+
+def test_a_damaged_patch_and_how_the_sender_avoids_it(
+    repo: Path, tmp_path: Path, desk: Desk
+) -> None:
+    mbox = Path(box(repo, "topic~2..topic~1", tmp_path / "my.mbox"))
+    text = mbox.read_text()
+    head, start, hunk = text.partition("\n@@")
+    mbox.write_text(head + start + hunk.replace("\n ", "\n"))
+    found, code = shown(desk, str(mbox))
+    assert code == 2
+    told = " ".join(found["problems"])
+    assert "whitespace damage" in told
+    assert "git send-email" in told
+    assert "git send-email" in found["hint"]
+
+
+def test_a_diff_that_was_edited_is_told(repo: Path, tmp_path: Path, desk: Desk) -> None:
+    mbox = Path(box(repo, "topic~2..topic~1", tmp_path / "my.mbox"))
+    text = mbox.read_text()
+    edited = [
+        line.replace("3", "5") if line.startswith("+") and not line.startswith("+++") else line
+        for line in text.split("\n")
+    ]
+    mbox.write_text("\n".join(edited))
+    found, code = shown(desk, str(mbox), tree=str(repo))
+    assert (code, found["applies"]) == (0, True)
+    assert any("is not what its index line names" in each for each in found["problems"])
+
+
 # --------------------------------------------------------------------------- safety
 
 
@@ -148,6 +196,13 @@ def test_paths_that_are_not_safe_are_refused_without_a_tree(tmp_path: Path, desk
     text, _ = seriesverb.show(Request(sources=("sly.patch",)), desk)
     assert "\u202e" not in text
     assert "sly \\u202efdp.exe" in text
+
+
+def test_a_title_is_shown_escaped_in_plans(repo: Path, tmp_path: Path, desk: Desk) -> None:
+    mbox = Path(box(repo, "topic~2..topic~1", tmp_path / "my.mbox"))
+    mbox.write_text(mbox.read_text().replace("mm: slub: set", "mm: \u202e\x1b[1mset"))
+    taken = desk.take(Request(sources=(str(mbox),), tree=str(repo)))
+    assert taken.scenario.title == "mm: \\u202e\\x1b[1mset order 3"
 
 
 # --------------------------------------------------------------------------- ranges, branches

@@ -107,6 +107,52 @@ def test_the_patch_is_what_the_diffstat_counts() -> None:
     assert unsure.damage == (patchcut.UNCERTAIN,)
 
 
+def test_paths_without_prefixes_get_them() -> None:
+    """git would take "mm" for the prefix, and put the file elsewhere."""
+    for bare, whole in (
+        (HEAD.replace("a/", "").replace("b/", ""), HEAD),
+        ("", ""),  # as diff -u writes it
+    ):
+        found = only(bare + NAMES.replace("a/", "").replace("b/", "") + HUNK)
+        assert "\n".join(found.lines) + "\n" == whole + NAMES + HUNK
+        assert found.path == "mm/x.c"
+        assert "--no-prefix" in found.doubts[0]
+    new = (
+        'diff --git "mm/\\303\\244.c" "mm/\\303\\244.c"\n'
+        "new file mode 100644\nindex 0000000..257cc56\n"
+        '--- /dev/null\n+++ "mm/\\303\\244.c"\n@@ -0,0 +1 @@\n+foo\n'
+    )
+    assert only(new).path == "mm/ä.c"
+    assert '+++ "b/mm/\\303\\244.c"' in only(new).lines
+    assert not only(HEAD + NAMES + HUNK).doubts
+    lost = only(HEAD.replace("a/", "").replace("b/", "") + "--- mm/x.c\n" + HUNK)
+    assert "\n".join(lost.lines) + "\n" == HEAD + NAMES + HUNK
+
+
+STAT = " mm/x.c | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n"
+
+
+def test_a_blank_behind_a_name_is_doubted() -> None:
+    assert "whitespace damage" in only(HEAD + NAMES.replace(".c\n", ".c \n") + HUNK).doubts[0]
+    spaced = only(HEAD + NAMES.replace(".c\n", ".c \t\n") + HUNK)
+    assert (spaced.path, spaced.doubts) == ("mm/x.c ", ())
+
+
+def test_what_follows_the_signature_is_talk() -> None:
+    talk = HEAD.replace("x.c", "y.c") + NAMES.replace("x.c", "y.c") + HUNK
+    text = f"words\n---\n{STAT}\n{HEAD}{NAMES}{HUNK}-- \n2.39\n\nFor a look:\n\n{talk}"
+    assert [each.path for each in patchcut.cut(text.split("\n")).diffs] == ["mm/x.c"]
+    both = patchcut.cut(text.replace("1 file changed", "2 files changed").split("\n"))
+    assert [each.path for each in both.diffs] == ["mm/x.c", "mm/y.c"]
+
+
+def test_a_rule_in_a_message_does_not_end_it() -> None:
+    text = f"one\n---\ntwo\n\nSigned-off-by: A <a@b.c>\n---\n{STAT}\n{HEAD}{NAMES}{HUNK}"
+    assert patchcut.cut(text.split("\n")).end == 5
+    unsigned = text.replace("Signed-off-by", "Seen-by")
+    assert patchcut.cut(unsigned.split("\n")).end == 1
+
+
 def test_a_diffstat() -> None:
     found = diffstat.parse(
         [

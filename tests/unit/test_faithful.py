@@ -25,6 +25,7 @@ COMMIT = Commit(
     files=("mm/slub.c",),
     lines={"mm/slub.c": (2, 1)},
     modes={"mm/slub.c": "100644"},
+    blobs={"mm/slub.c": ("1234567" + "0" * 33, "89abcde" + "0" * 33)},
 )
 
 
@@ -45,6 +46,39 @@ def test_author_address_subject_and_number() -> None:
     assert "its author is “Ada”, the commit's “Bob\\u202e”" in told[1]
     assert "its address is “ada@example.org”" in told[2]
     assert "its subject is “mm: x”, the commit's “mm: y”" in told[3]
+
+
+def test_a_file_that_is_not_what_the_index_line_names() -> None:
+    edited = replace(COMMIT, blobs={"mm/slub.c": ("1234567" + "0" * 33, "f" * 40)})
+    (told,) = compare(series(PATCH), (edited,))
+    assert "mm/slub.c is not what its index line names" in told
+    # Nothing is known of what comes out of another file than the sender's.
+    merged = replace(COMMIT, blobs={"mm/slub.c": ("e" * 40, "f" * 40)})
+    assert compare(series(PATCH), (merged,)) == ()
+
+
+def test_a_moved_file_and_a_new_binary_are_held_against_their_names() -> None:
+    text = (
+        "diff --git a/a.c b/b.c\nsimilarity index 90%\nrename from a.c\nrename to b.c\n"
+        "index 1234567..89abcde 100644\n--- a/a.c\n+++ b/b.c\n@@ -1 +1 @@\n-x\n+y\n"
+        f"diff --git a/d.bin b/d.bin\nnew file mode 100644\nindex {'0' * 40}..{'d' * 40}\n"
+        "GIT binary patch\nliteral 1\nIcmZPo000310RR91\n\n"
+    )
+    patch = replace(PATCH, mail=PATCH.mail.partition(b"diff ")[0] + text.encode())
+    good = replace(
+        COMMIT,
+        files=("a.c", "b.c", "d.bin"),
+        lines={"a.c": (0, 1), "b.c": (1, 0), "d.bin": None},
+        blobs={
+            "a.c": ("1234567" + "1" * 33, "0" * 40),
+            "b.c": ("0" * 40, "89abcde" + "1" * 33),
+            "d.bin": ("0" * 40, "d" * 40),
+        },
+    )
+    assert compare(series(patch), (good,)) == ()
+    for path in ("b.c", "d.bin"):
+        bad = replace(good, blobs={**good.blobs, path: ("0" * 40, "f" * 40)})
+        assert [path in told for told in compare(series(patch), (bad,))] == [True]
 
 
 def test_a_folded_subject_is_the_same() -> None:

@@ -48,6 +48,12 @@ def test_blank_input_has_no_mails(blank: bytes) -> None:
     assert mbox.split(blank) == ()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_no_part_of_a_mail(encoding: str) -> None:
+    data = (SHA + HEAD + b"\n\xc3\xa4\n").decode()
+    assert mbox.split(data.encode(encoding)) == (data.encode(),)
+
+
 # --------------------------------------------------------------------------- headers
 
 
@@ -151,6 +157,13 @@ def test_scissors_as_git_has_them(line: str, is_one: bool) -> None:
         ("[PATCH [v2] 1/2] a: b", (2, 0), 1, 2),
         ("[PATCH 4/3] a: b", (1, 0), 4, 3),
         ("Re: [PATCH v2 1/3] a: b", (2, 0), 1, 3),
+        ("[PATCH v5.9 1/2] a: b", (1, 0), 1, 2),
+        ("[PATCH v2-resend 1/3] a: b", (2, 0), 1, 3),
+        ("[PATCH 1/3 -v2] a: b", (2, 0), 1, 3),
+        ("[PATCH #v2] a: b", (2, 0), 0, 0),
+        ("EXTERNAL: [PATCH v2 1/3] a: b", (2, 0), 1, 3),
+        ("{External} [PATCH 1/3] a: b", (1, 0), 1, 3),
+        ("*** SPAM *** [PATCH v2 1/3] a: b", (2, 0), 1, 3),
     ],
 )
 def test_prefixes(text: str, version: tuple[int, int], number: int, total: int) -> None:
@@ -167,7 +180,9 @@ def test_titles_that_are_no_prefixes(text: str) -> None:
     assert (found.version, found.total) == ((1, 0), 0)
 
 
-@pytest.mark.parametrize("text", ["Re: x", "AW: [PATCH] x", "[list] Re: [PATCH] x", "回复: x"])
+@pytest.mark.parametrize(
+    "text", ["Re: x", "AW: [PATCH] x", "[list] Re: [PATCH] x", "回复: x", "Vá: [PATCH] x"]
+)
 def test_replies(text: str) -> None:
     assert subject.parse(text).reply
     assert not subject.parse("[PATCH] Re: x").reply

@@ -137,6 +137,81 @@ def test_a_patch_sent_again_with_other_content() -> None:
         read(patch(1, 2), undated, patch(2, 2))
 
 
+def test_two_copies_of_one_mail_that_differ_are_refused() -> None:
+    one, two = patch(1, 2), patch(2, 2)
+    other = two.with_(body=two.body.replace("+b", "+c"))
+    with pytest.raises(NoSeries, match="twice with one message-id and different content"):
+        read(one, two, other)
+    assert len(read(one, two, two).left_out) == 1
+
+
+def test_a_suggestion_under_the_subject_of_a_patch_is_none() -> None:
+    """By the author, without "Re:", without a form: what stands under it is not the patch."""
+    one, two = patch(1, 2), patch(2, 2)
+    idea = two.with_(
+        body="Or so:\n\n" + two.body.partition("\n\ndiff")[2].replace("+b", "+c"),
+        message_id="idea@example.org", date="Wed, 3 Jan 2024 00:00:00 +0000",
+    )  # fmt: skip
+    idea = idea.with_(body=idea.body.replace("--git", "diff --git", 1))
+    series = read(one, two, idea)
+    assert b"+b" in series.patches[1].mail
+    assert "without the form of one" in series.left_out[0].reason
+
+
+def test_unnumbered_patches_of_one_thread_are_refused_or_picked() -> None:
+    sent = [
+        patch(n, subject=f"[PATCH] mm: change {n}", answers="1@example.org" if n > 1 else "")
+        for n in (1, 2, 3)
+    ]
+    with pytest.raises(NoSeries, match="3 patches of one sender without numbers"):
+        read(*sent)
+    picked = read(*sent, pick="2@example.org")
+    assert [each.subject for each in picked.patches] == ["mm: change 2"]
+    assert "“mm: change 1” in the thread is another series" in picked.notes
+
+
+def test_a_reply_without_its_thread_names_no_series() -> None:
+    lost = Letter(
+        subject="Re: [PATCH] net: x", body="No.\n", message_id="r@example.org",
+        answers="lost@example.org", sender=BOB,
+    )  # fmt: skip
+    with pytest.raises(NoSeries, match=r"no series “r@example\.org”"):
+        read(patch(1, 1), lost, pick="r@example.org")
+    with pytest.raises(NoSeries, match="patch 2/2 missing"):
+        read(patch(1, 2), lost)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        f"Added to stable:\n\nFrom {'1' * 40} Mon Sep 17 00:00:00 2001\nFrom: {BOB}\n"
+        "Date: Tue, 2 Jan 2024 03:04:05 +0000\nSubject: mm: x\n\n",
+        f"The patch titled\n     Subject: x\n\n-----\nFrom: {BOB}\nSubject: mm: x\n\n",
+        f"It was merged:\n\nCommit-ID:     {'1' * 40}\nAuthor:        {BOB}\n\nmm: x\n\n",
+    ],
+)
+def test_a_notice_of_somebodys_patch_is_none(head: str) -> None:
+    """git am would commit it as the notifier's own."""
+    sent = patch().with_(subject="mm: x was added", body=head + patch().body)
+    with pytest.raises(NoSeries, match="a notice that has somebody's patch in it"):
+        read(sent)
+
+
+def test_the_author_of_a_stable_review_stands_under_its_preface() -> None:
+    preface = "6.12-stable review patch.  If anyone objects, let me know.\n\n------------------\n\n"
+    sent = patch(1, 1, sender=BOB)
+    reviewed = read(sent.with_(body=f"{preface}From: {ADA}\n\n{sent.body}"))
+    (only,) = reviewed.patches
+    assert (only.author, only.email) == ("Ada Author", "ada@example.org")
+    assert b"review patch" not in only.mail
+    plain = read(sent.with_(body=preface + sent.body)).patches[0]
+    assert plain.author == "Bob Reviewer"
+    assert b"review patch" in plain.mail
+    other = read(sent.with_(body=f"Please take this.\n\nFrom: {ADA}\n\n{sent.body}"))
+    assert f"names an author further down ({ADA})" in other.problems[0]
+    assert other.patches[0].author == "Bob Reviewer"
+
+
 def test_somebody_elses_mail_with_a_number_of_the_series() -> None:
     other = patch(
         2, 2, words="Mine.", sender=BOB, message_id="other@example.net",

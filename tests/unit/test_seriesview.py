@@ -47,6 +47,14 @@ def test_json_has_what_is_promised() -> None:
     assert VIEW.exit_code == 0
 
 
+def test_json_explains_a_failure_and_hides_nothing() -> None:
+    words = "error: patch failed: a:1\nthe mail's white space is damaged"
+    view = replace(VIEW, applies=False, failure="no \u202ex", details=words, problems=("\x1b[1m",))
+    found = json.loads(as_json(view))
+    assert found["details"] == words
+    assert found["problems"] == ["no \\u202ex", "the mail's white space is damaged", "\\x1b[1m"]
+
+
 def test_without_a_tree_it_does_not_say_whether_it_applies() -> None:
     view = replace(VIEW, tree="", base="", applies=None, commits=())
     found = json.loads(as_json(view))
