@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pipeline import agree, guestview
+from pipeline import agree, guestview, host
 from pipeline.agree import HostView, Wanted
 from pipeline.errors import Cancelled, InfraError
 from pipeline.guest import Guest
@@ -24,8 +24,8 @@ from pipeline.scope import Scope
 from pipeline.session import Reply
 
 # What the kernel, a busy guest and ssh may take for one command or one agreement; the second
-# number is for each vCPU, block or DIMM. An emulated guest is slow, and its host may be busy: an
-# event on an idle host takes a second or two, on one with five times its load five.
+# number is for each vCPU, block or DIMM. An emulated guest is slow: an event on an idle host takes
+# a second or two. On a crowded host all of these are as much longer (see `host`).
 SECONDS = {"kvm": (5.0, 0.1), "tcg": (20.0, 0.3)}
 # After so long without an answer a fresh connection is tried, for so long: a guest that is dead
 # to both is given up.
@@ -97,6 +97,7 @@ class Actor:
         self.guest = guest
         self.setting = setting
         self.stuck = False  # a command never came back: whatever it holds is held for ever
+        self.removed = False  # a vCPU was taken out of this guest
         self._session = session
         self._answers = answers
 
@@ -122,36 +123,45 @@ class Actor:
         cpus: Any = ask("query-hotpluggable-cpus" if hotplug else "query-cpus-fast")
         return agree.host_view(cpus, ask("query-memory-devices"), ask("query-memory-size-summary"))
 
+    def qemu_version(self) -> tuple[int, int]:
+        """(7, 2). InfraError where QEMU does not answer."""
+        version = self.guest.machine.qmp("query-version")["qemu"]
+        return int(version["major"]), int(version["minor"])
+
     def seconds(self, count: int = 0) -> float:
         """How long something may take that is done `count` times."""
         fixed, each = SECONDS[self.setting.accelerator]
-        return fixed + each * count
+        return (fixed + each * count) * host.crowding()
 
     def run(self, command: str, scope: Scope, seconds: float) -> Reply:
         """A command in the guest, which is to come back. Unmet where it does not."""
-        doubt = threading.Timer(
-            DOUBT_SECONDS[self.setting.accelerator], self._doubt, args=(scope.child(),)
-        )
+        after = DOUBT_SECONDS[self.setting.accelerator]  # asking early does no harm
+        back = threading.Event()
+        doubt = threading.Timer(after, self._doubt, args=(scope.child(), back))
         doubt.daemon = True
         doubt.start()
         try:
             reply = self._session.run(command, scope=scope.child(seconds))
         finally:
             doubt.cancel()
+            back.set()
         if reply.exit_status is not None:
             return reply
         scope.check()
         if self.guest.died.wait(DEATH_SECONDS):
             raise self.death()
         self.stuck = True
-        words = f"a command in the guest did not come back in {seconds:g} s ({reply.problem})"
+        self._check_time(scope)
+        words = f"a command in the guest did not come back in {seconds:.0f} s ({reply.problem})"
         raise Unmet(EventState.FAILED, f"{words}; the guest answers others", NO_ANSWER)
 
-    def _doubt(self, scope: Scope) -> None:
-        """Runs in a thread of its own beside a command that keeps us waiting."""
-        limit = scope.child(AFRESH_SECONDS[self.setting.accelerator])
+    def _doubt(self, scope: Scope, back: threading.Event) -> None:
+        """Runs in a thread of its own beside a command that keeps us waiting. `back`: it has come
+        back meanwhile, and whoever does not answer now may be powering off."""
+        limit = scope.child(AFRESH_SECONDS[self.setting.accelerator] * host.crowding())
         with suppress(Cancelled):
-            if not self._answers(limit) and not self.guest.died.is_set():
+            silent = not self._answers(limit)
+            if silent and not back.is_set() and not self.guest.died.is_set():
                 self.guest.give_up("the guest does not answer any more")
 
     # ------------------------------------------------------------------ waiting
@@ -172,10 +182,16 @@ class Actor:
 
         seen = self.until(lambda look: not differences(look), limit, scope)
         if left := differences(seen):
+            self._check_time(scope)
             raise Unmet(EventState.FAILED, "; ".join(left), left[0])
         return seen
 
     # ------------------------------------------------------------------ what went wrong
+
+    def _check_time(self, scope: Scope) -> None:
+        """Unmet where it is the boot's own time that has run out, which says nothing of a guest."""
+        if scope.expired:
+            raise Unmet(EventState.HARNESS, "the time for the boot as a whole ran out")
 
     def death(self) -> Unmet:
         """The guest is gone: by a fault of its kernel, or of QEMU's."""

@@ -16,10 +16,12 @@ from pathlib import Path
 
 from pipeline import (
     acpitables,
+    events,
     guestview,
+    host,
     image,
-    keys,
     metrics,
+    patience,
     repeat,
     results,
     tablecache,
@@ -30,6 +32,7 @@ from pipeline.catalog import Catalog
 from pipeline.domain import GuestSpec
 from pipeline.errors import InfraError
 from pipeline.hypervisor import Hypervisor
+from pipeline.keys import Keys, new_keys
 from pipeline.model import (
     Accelerator,
     Action,
@@ -52,13 +55,8 @@ from pipeline.results import Folder
 from pipeline.scope import Scope
 from pipeline.transport import Carried, OverConsole, OverSsh, Program, Transport
 
-# Generous: a slow host must not turn a good kernel into a hang. A guest that says nothing
-# more for SILENCE is given up long before; both are per accelerator.
-BOOT_SECONDS = {"kvm": 60.0, "tcg": 240.0}
-SILENCE_SECONDS = {"kvm": 15.0, "tcg": 40.0}
-# A boot as a whole, on top of what its steps may take; and what an event may.
+# A boot as a whole, on top of what its steps and events may take.
 SLACK_SECONDS = 60.0
-EVENT_SECONDS = 60.0
 LOCKDEP = "CONFIG_LOCKDEP=y"
 OVERRIDE_SYMBOL = "CONFIG_ACPI_TABLE_UPGRADE=y"
 # Memory that is to go again must hold nothing that cannot be moved.
@@ -99,43 +97,48 @@ class _Made:
 
 @dataclass(frozen=True)
 class Booter:
-    """Runs the boots of one run; the keys are the run's own. `cache`: the cache's folder."""
+    """Runs the boots of one run, several at once. `cache`: the cache's folder.
+
+    The keys are the run's own, and made at once: `guest/key` in the results lets into each guest.
+    """
 
     folder: Folder
     shelf: Catalog
     scenario: Scenario
     cache: Path
     over: str = "ssh"
+    keys: Keys = field(default_factory=new_keys)
     _took: dict[Cell, float] = field(default_factory=dict, compare=False)  # seconds of a workload
-
-    @cached_property
-    def keys(self) -> keys.Keys:
-        return keys.new_keys()
 
     @cached_property
     def probes(self) -> tuple[ProbeSpec, ...]:
         return tuple(self.shelf.probes[name] for name in self.scenario.probes)
 
-    def _workload_of(self, label: str) -> WorkloadRun | None:
-        return next((run for run in self.scenario.workloads if run.label == label), None)
-
     def run(
         self, job: BootJob, hypervisor: Hypervisor, *, scope: Scope, step: Step
     ) -> tuple[BootResult, ...]:
-        """Boot, run, power off; once more where QEMU died. The last attempt counts.
+        """Boot, run, power off; once more where QEMU died or did not start. The last counts.
 
         What the guest does wrong is in the result.
 
         Raises:
-            InfraError: libvirt or QEMU refuses to start the guest.
+            InfraError: libvirt or QEMU refuses to start the guest, twice.
             Cancelled: the run was cancelled; the guest is gone.
         """
-        first = self._attempt(job, hypervisor, scope=scope, step=step)
-        if first.stop is not Stop.INFRA:
-            return (first,)
         again = replace(job, boot=replace(job.boot, boot=job.boot.boot + 1))
         try:
-            return (first, self._attempt(again, hypervisor, scope=scope, step=step))
+            first = self._attempt(job, hypervisor, scope=scope, step=step)
+        except InfraError as error:
+            scope.check()
+            second = self._attempt(again, hypervisor, scope=scope, step=step)
+            note = f"booted once more, since the first attempt did not start: {error}"
+            return (replace(second, notes=(*second.notes, note)),)
+        if first.stop is not Stop.INFRA:
+            return (first,)
+        try:
+            second = self._attempt(again, hypervisor, scope=scope, step=step)
+            note = f"booted once more, afresh, since in the first attempt {first.reason}"
+            return (first, replace(second, notes=(*second.notes, note)))
         except InfraError as error:
             note = f"a second attempt did not start: {error}"
             return (replace(first, notes=(*first.notes, note)),)
@@ -146,10 +149,10 @@ class Booter:
         here = self.folder.boot(job.boot)
         program = self._program(job)
         seconds = sum(each.deadline for each in program.steps)
+        seconds += sum(map(events.allowance, program.events))
         whole = scope.child(
-            BOOT_SECONDS[job.accelerator.name]
-            + seconds
-            + EVENT_SECONDS * len(program.events)
+            patience.boot_seconds(job.accelerator, self.shelf.guests[job.boot.cell.guest])
+            + seconds * host.MOST_CROWDED
             + SLACK_SECONDS
         )
         stem = hypervisor.root / uuid.uuid4().hex
@@ -172,7 +175,7 @@ class Booter:
         cell = job.boot.cell
         expected = job.expected_seconds
         return Program(
-            run=self._workload_of(cell.workload),
+            run=self.scenario.workload(cell.workload),
             probes=self.probes,
             events=self.scenario.events_in(cell.guest),
             expected=self._took.get(cell) if expected is None else expected,
@@ -245,7 +248,6 @@ class Booter:
         self, job: BootJob, made: _Made, hypervisor: Hypervisor, *, scope: Scope
     ) -> str:
         """What `tablecache.COMMAND` prints in a guest of this shape that has its own tables."""
-        name = job.accelerator.name
         way = OverSsh(keys=self.keys, program=Program(run=None, probes=()))
         initrd = made.spec.initrd.with_suffix(".reader")
         image.compose(job.image, modules=None, files=way.files(), target=initrd)
@@ -262,11 +264,11 @@ class Booter:
             assert spec.disk is not None
             repeat.lay_over(job.image, spec.disk, scope=scope)
         with hypervisor.guest(spec, scope=scope) as guest:
-            end = guest.wait_ready(scope.child(BOOT_SECONDS[name]), silence=SILENCE_SECONDS[name])
+            end = patience.until_ready(guest, scope)
             if end is not None:
                 raise InfraError(f"no guest to read firmware tables from: {end.reason}")
             with way.session(guest) as session:
-                reply = session.run(tablecache.COMMAND, scope=scope.child(BOOT_SECONDS[name]))
+                reply = session.run(tablecache.COMMAND, scope=scope)
         if not reply.ok:
             raise InfraError(f"the guest shows no firmware tables: {reply.problem or reply.text}")
         return reply.text
@@ -304,7 +306,7 @@ class Booter:
         )
         with hypervisor.guest(made.spec, scope=scope) as guest:
             step.note("booting")
-            end = guest.wait_ready(scope.child(BOOT_SECONDS[name]), silence=SILENCE_SECONDS[name])
+            end = patience.until_ready(guest, scope)
             carried = (
                 made.way.carry(guest, setting, scope=scope, step=step)
                 if end is None

@@ -29,6 +29,8 @@ NOT_STARTED = frozenset({126, 127})  # the shell's: not executable, not found
 
 
 class State(Enum):
+    """What was seen of a case, before anyone is charged."""
+
     GOOD = "good"
     FAULTY = "faulty"
     HARNESS = "harness"
@@ -42,8 +44,9 @@ class Fault:
     """Something that the code under test did wrong; the same `key` is the same fault.
 
     `title` has nothing that differs from boot to boot, `text` may. `fatal`: the step, or the
-    kernel, got no further. `by_load`: a busy host alone can bring it about. `waited`: seconds
-    that a step without end was given. It came in `boots` of the `of` boots looked at.
+    kernel, got no further. `by_load`: a busy host alone can bring it about, `shared`: and
+    we ourselves kept it busy. `waited`: seconds that a step without end was given. It came in
+    `boots` of the `of` boots looked at.
     """
 
     kind: str
@@ -52,6 +55,7 @@ class Fault:
     file: str = ""
     fatal: bool = False
     by_load: bool = False
+    shared: bool = False
     waited: float = 0.0
     boots: int = 1
     of: int = 1
@@ -175,20 +179,34 @@ _EVENT_STATES = {
 def event_view(result: BootResult, label: str) -> Observation:
     """What the host did, what the guest saw, and whether they agree."""
     found = next((each for each in result.events if each.label == label), EventResult(label=label))
-    if found.state is EventState.NOT_RUN:
+    if found.state is EventState.NOT_RUN or result.ready is None:
         if trouble := _trouble(result):
             return blocked(_underway(result) or "the boot", trouble)
         reason = found.reason or "no result came back"
+        if found.reason and _went_wrong(result):
+            return Observation(state=State.BLOCKED, reason=reason, evidence=str(result.folder))
         return Observation(state=State.HARNESS, reason=reason, evidence=str(result.folder))
+    failed = found.state is EventState.FAILED
+    if failed and (trouble := _trouble(result)) and trouble.state is not State.FAULTY:
+        return blocked("the boot", trouble)  # a host in trouble: nothing of it is charged
     words = (("host", found.host), ("guest", found.guest))
-    fault = Fault(kind="event", title=found.title or found.reason, text=found.reason)
+    # Of several events that fail alike each is a fault of its own.
+    fault = Fault(kind="event", title=f"{label}: {found.title or found.reason}", text=found.reason)
     return Observation(
         state=_EVENT_STATES[found.state],
         reason="" if found.state is EventState.GOOD else found.reason,
         evidence=str(result.folder),
         detail="\n".join(f"{who}: {what}" for who, what in words if what),
         seconds=found.seconds,
-        faults=(fault,) if found.state is EventState.FAILED else (),
+        faults=(fault,) if failed else (),
+    )
+
+
+def _went_wrong(result: BootResult) -> bool:
+    """Whether another event, or the workload, has a case of its own that tells of it."""
+    bad = {EventState.FAILED, EventState.HARNESS}
+    return any(event.state in bad for event in result.events) or any(
+        output.phase is Phase.WORKLOAD and output.exit_status != 0 for output in result.outputs
     )
 
 
@@ -294,6 +312,7 @@ def _reported(finding: Finding, result: BootResult) -> Fault:
         fatal=finding.fatal,
         # A vCPU that its host does not run looks the same as one that is stuck.
         by_load=finding.kind == "hang" and not finding.fatal and _emulated(result),
+        shared=result.shared,
     )
 
 
@@ -364,6 +383,12 @@ def _merged(these: Iterable[Observation], all_: int) -> tuple[Fault, ...]:
         for fault in {fault.key: fault for fault in boot.faults}.values():
             seen.setdefault(fault.key, []).append(fault)
     return tuple(
-        replace(same[0], text=_of(len(same), all_) + same[0].text, boots=len(same), of=all_)
+        replace(
+            same[0],
+            text=_of(len(same), all_) + same[0].text,
+            boots=len(same),
+            of=all_,
+            shared=any(each.shared for each in same),
+        )
         for same in seen.values()
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from rich.console import Console
@@ -23,21 +24,22 @@ from pipeline.settings import Settings
 
 EXIT_INTERNAL = 3
 EXIT_INTERRUPTED = 130
+EXIT_PIPE = 128 + signal.SIGPIPE  # what a shell says of `git log` in `git log | head`
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def entry() -> None:
     """The `ktrial` command."""
+    _open_ends()
     sys.exit(main(sys.argv[1:]))
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are one line on stderr."""
-    words, command = options.split_command(argv)
-    arguments = options.parser().parse_args(words)
-    arguments.command = command
+    arguments = options.parse(argv)
     scope = Scope()
-    with _signals(scope) as received:
+    # Printed at the end, as a whole: see `_print`.
+    with _signals(scope) as received, redirect_stdout(io.StringIO()) as out:
         try:
             settings = _settings(arguments)
             with _reporter(arguments) as reporter:
@@ -55,6 +57,33 @@ def main(argv: Sequence[str]) -> int:
             code = KtrialError.bisect_code if bisecting else EXIT_INTERNAL
         if received:
             code = 128 + received[0]
+    return _print(out.getvalue(), code)
+
+
+def _open_ends() -> None:
+    """A job may be started with its standard input or output closed: they lead to /dev/null then,
+    or the next file that is opened would be taken for one of them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
+def _print(text: str, code: int) -> int:
+    """Print what a verb has to say, and give back its exit code; another one in place of 0 where
+    nobody wants it any more, as in `ktrial list | head`, or there is no room for it."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = code or EXIT_PIPE
+    except OSError as error:
+        print(f"ktrial: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        code = code or EXIT_INTERNAL
+    else:
+        return code
+    # What is left must not be tried again at the interpreter's end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 

@@ -20,13 +20,22 @@ from pipeline.actions import perform
 from pipeline.actor import Actor
 from pipeline.errors import Cancelled
 from pipeline.events import Timing
-from pipeline.model import Event, EventResult, EventState
+from pipeline.model import Action, Event, EventResult, EventState
 from pipeline.progress import Step
 from pipeline.scope import Scope
 
 NOT_REACHED = "the boot did not come so far"
 STUCK = "a command of an event before it never came back"
 GONE = "the guest was gone before it was due"
+
+# What has to be done before something can be done.
+MAKES_WAY = {
+    Action.VCPU_ADD: Action.VCPU_REMOVE,
+    Action.VCPU_REMOVE: Action.VCPU_ADD,
+    Action.CPU_ONLINE: Action.CPU_OFFLINE,
+    Action.MEMORY_REMOVE: Action.MEMORY_ADD,
+    Action.MEMORY_ONLINE: Action.MEMORY_OFFLINE,
+}
 
 
 class Conductor:
@@ -40,6 +49,7 @@ class Conductor:
         self._rounds: dict[str, int] = {}
         self._started: dict[str, float] = {}  # on the monotonic clock
         self._begun = 0.0  # when the workload began, or would have
+        self._ended = 0.0  # seconds after that, when the workload ended
         self._over = threading.Event()
         self._defect: Exception | None = None  # ours, in the thread of the events
 
@@ -72,6 +82,7 @@ class Conductor:
         try:
             yield
         finally:
+            self._ended = self._elapsed()
             self._over.set()
             thread.join()
         if self._defect is not None:
@@ -100,8 +111,8 @@ class Conductor:
             if self._again(event, scope):
                 later = max(due + events.moment(event.when).value, self._elapsed())
                 heapq.heappush(queue, (later, next(order), event))
-        for _, _, event in queue:
-            self._results.setdefault(event.label, self._missed(event))
+        for due, _, event in queue:
+            self._results.setdefault(event.label, self._missed(event, due))
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._begun
@@ -110,8 +121,8 @@ class Conductor:
         """Carry out an event; whether it is to come once more."""
         result, last = self._one(event, scope), self._results.get(event.label)
         again = events.moment(event.when).timing is Timing.EVERY
-        if last is not None and result.state is EventState.NOT_RUN:
-            # Nothing is left to do the same to: what was done before stands.
+        if last is not None and result.state in {EventState.NOT_RUN, EventState.UNSUPPORTED}:
+            # It cannot be done once more: what was done before stands.
             self._results[event.label] = replace(last, host=f"{last.host}; then: {result.reason}")
             return False
         if again and result.state is EventState.GOOD:
@@ -130,10 +141,31 @@ class Conductor:
         if self._actor.stuck:
             return EventResult(label=event.label, reason=STUCK)
         self._started.setdefault(event.label, time.monotonic())
-        return perform(self._actor, event, scope=scope, over=self._over)
+        return self._explained(event, perform(self._actor, event, scope=scope, over=self._over))
 
-    def _missed(self, event: Event) -> EventResult:
-        why = f"the workload ended after {self._elapsed():.1f} s, before it was due"
+    def _explained(self, event: Event, result: EventResult) -> EventResult:
+        """What cannot be done for want of what an event before it did has the cause of that one."""
+        if result.state is not EventState.NOT_RUN:
+            return result
+        for before in self._planned:
+            became = self._results.get(before.label)
+            wanted = before.action is MAKES_WAY.get(event.action)
+            if wanted and became is not None and became.state is not EventState.GOOD:
+                known = became.state is EventState.UNSUPPORTED
+                return replace(
+                    result,
+                    state=EventState.UNSUPPORTED if known else EventState.NOT_RUN,
+                    reason=f"needs event {before.label}: {became.reason}",
+                )
+        return result
+
+    def _missed(self, event: Event, due: float) -> EventResult:
+        why = f"the workload ended after {self._ended:.1f} s, before it was due"
+        if due < self._ended:
+            why = (
+                f"it was due after {due:.1f} s, when other events were under way until the "
+                f"workload's end, after {self._ended:.1f} s"
+            )
         if self._actor.guest.died.is_set():
             why = GONE
         return EventResult(label=event.label, reason=why)

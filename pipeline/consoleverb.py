@@ -9,17 +9,15 @@ a refused image), else `clean`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import BinaryIO
 
+from pipeline import incoming, text
 from pipeline.console import Classifier, Family
 from pipeline.consoleline import split
-from pipeline.errors import UserError
 from pipeline.model import Finding
+from pipeline.scope import Scope
 
-BLOCK = 1 << 18
 SHOWN_LINES = 12  # of an excerpt in the text
 _CUT_HERE = "[ cut here ]"
 
@@ -39,22 +37,14 @@ class Account:
         return 0 if self.verdict == "clean" else 1
 
 
-def examine(source: str, families: Iterable[Family], stdin: BinaryIO) -> Account:
-    """The account of a file, or of `stdin` where `source` is "-".
+def examine(source: str, families: Iterable[Family], scope: Scope) -> Account:
+    """The account of a file, or of standard input where `source` is "-".
 
     Raises:
-        UserError: the file cannot be read.
+        UserError: it cannot be read.
+        Cancelled: Ctrl-C ended the wait for more.
     """
-    if source == "-":
-        return read(_blocks(stdin), families)
-    try:
-        with open(Path(source), "rb", buffering=0) as file:
-            return read(_blocks(file), families)
-    except OSError as error:
-        raise UserError(
-            f"{source} cannot be read: {error.strerror}",
-            hint="name a file with the console's output, or - for standard input",
-        ) from error
+    return read(incoming.chunks(source, scope), families)
 
 
 def read(blocks: Iterable[bytes], families: Iterable[Family]) -> Account:
@@ -92,7 +82,7 @@ def as_text(account: Account) -> str:
         parts += [f"    {line}" for line in lines[:SHOWN_LINES]]
         if len(lines) > SHOWN_LINES:
             parts.append(f"    … {len(lines) - SHOWN_LINES} more lines (--json has them)")
-    return "\n".join(parts) + "\n"
+    return text.clean("\n".join(parts) + "\n")
 
 
 def _sentence(account: Account) -> str:
@@ -120,8 +110,3 @@ def _verdict(classifier: Classifier, findings: tuple[Finding, ...]) -> str:
     quiet = boots.banner and not boots.userspace and not boots.ended
     # At 0.000000 no time has passed: that is a log's beginning, not a kernel that waits.
     return "hang" if quiet and last.stamp and float(last.stamp) > 0 else "clean"
-
-
-def _blocks(source: BinaryIO) -> Iterator[bytes]:
-    while block := source.read(BLOCK):
-        yield block

@@ -46,7 +46,7 @@ WORKLOAD_SECONDS = 10.0  # or its deadline, where that is shorter
 # One vCPU at a time works while a kernel boots, and waits for the host now and then: 0.7 cores
 # were measured for one and two vCPUs. Guests come up at different moments, so that a few more
 # than fit on the average keep the cores busy.
-BOOT_CORES = 0.5
+BOOT_CORES = 0.45
 VCPU_CORES = 0.02  # what each further vCPU adds: it idles, which is not for nothing under TCG
 
 

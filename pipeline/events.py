@@ -17,11 +17,17 @@ from pipeline.model import Action, Architecture, Event, GuestShape
 
 FALLBACK_SECONDS = 1.0  # where nobody knows how long a workload takes
 SMALLEST_PERIOD = 0.1
+EVENT_SECONDS = 60.0
+EACH_SECONDS = 5.0  # for each vCPU or DIMM: they go one after the other
 MOMENTS = "“before workload”, “at start”, “after 5 s”, “at 50 %” or “every 2 s”"
 ROOMY = {
     Action.VCPU_ADD: "take smp2of8, or a shape of your own with vcpus below max_vcpus",
     Action.MEMORY_ADD: "take memory-hotplug, or a shape of your own with max_memory and "
     "memory_slots",
+}
+BACK_ONLINE = {
+    Action.CPU_ONLINE: Action.CPU_OFFLINE,
+    Action.MEMORY_ONLINE: Action.MEMORY_OFFLINE,
 }
 NEEDS_ANOTHER_CPU = {Action.CPU_OFFLINE, Action.CPU_ONLINE, Action.CPU_STORM}
 
@@ -76,6 +82,12 @@ def due(what: Moment, expected: float | None) -> float:
     return what.value
 
 
+def allowance(event: Event) -> float:
+    """Seconds of its boot's time that an event may take; its own limits are smaller."""
+    storm_seconds = event.seconds if event.action is Action.CPU_STORM else 0.0
+    return EVENT_SECONDS + EACH_SECONDS * event.count + storm_seconds
+
+
 def is_before(event: Event) -> bool:
     return moment(event.when).timing is Timing.BEFORE
 
@@ -92,7 +104,7 @@ def split(events: Sequence[Event]) -> tuple[tuple[Event, ...], tuple[Event, ...]
 def check(
     events: Sequence[Event], shape: GuestShape, architecture: Architecture, *, has_workload: bool
 ) -> None:
-    """Whether a guest of this shape can be asked for all of these events, as they are listed.
+    """Whether a guest of this shape can be asked for all of these events, as they come.
 
     Raises:
         UserError: the first that cannot come, with what to do.
@@ -102,8 +114,19 @@ def check(
             raise _error(event, "there are two of that label", "give each a label of its own")
         _check_alone(event, shape, has_workload=has_workload)
     room = _Room(shape, architecture)
-    for event in events:
+    for event in in_order(events):
         room.take(event)
+
+
+def in_order(events: Sequence[Event]) -> tuple[Event, ...]:
+    """As they come for the first time, as far as that is known beforehand: where some are told
+    by seconds and some by percent of a workload, those beside it are taken as they are listed."""
+    before, beside = split(events)
+    moments = {event.label: moment(event.when) for event in beside}
+    timings = {each.timing for each in moments.values()}
+    if Timing.PERCENT in timings and timings & {Timing.AFTER, Timing.EVERY}:
+        return (*before, *beside)
+    return (*before, *sorted(beside, key=lambda event: moments[event.label].value))
 
 
 def _check_alone(event: Event, shape: GuestShape, *, has_workload: bool) -> None:
@@ -130,12 +153,13 @@ def _check_alone(event: Event, shape: GuestShape, *, has_workload: bool) -> None
 
 
 class _Room:
-    """What is left in a shape for events that add."""
+    """What is left in a shape for events that add, and for those that undo others."""
 
     def __init__(self, shape: GuestShape, architecture: Architecture) -> None:
         self._shape = shape
         self._removable = architecture.vcpu_hotplug
         self._vcpus = shape.vcpus
+        self._offline = {Action.CPU_OFFLINE: 0, Action.MEMORY_OFFLINE: 0}
         self._dimms: list[int] = []
 
     def take(self, event: Event) -> None:
@@ -154,6 +178,32 @@ class _Room:
                     "put a memory-add in front",
                 )
             del self._dimms[-event.count :]
+        elif event.action in self._offline:
+            self._take_offline(event)
+        elif event.action in BACK_ONLINE:
+            self._bring_online(event)
+
+    def _take_offline(self, event: Event) -> None:
+        online = self._vcpus - self._offline[Action.CPU_OFFLINE]
+        if event.action is Action.CPU_OFFLINE and online - event.count < 1:
+            raise _error(
+                event, f"{online} CPU(s) are online by then, and one has to stay", "take fewer"
+            )
+        self._offline[event.action] += event.count
+
+    def _bring_online(self, event: Event) -> None:
+        off = BACK_ONLINE[event.action]
+        there = self._offline[off]
+        if off is Action.CPU_OFFLINE and not self._removable:  # `maxcpus=` holds others back
+            there += self._shape.max_vcpus - self._vcpus
+        if there < event.count:
+            raise _error(event, f"{there} are offline by then", f"put a {off.value} in front")
+        back = min(event.count, self._offline[off])
+        self._offline[off] -= back
+        self._vcpus += event.count - back if off is Action.CPU_OFFLINE else 0
+
+    def _roomier(self, event: Event) -> str:
+        return "take fewer" if self._shape.name in ROOMY[event.action] else ROOMY[event.action]
 
     def _add_vcpus(self, event: Event) -> None:
         self._vcpus += event.count
@@ -161,7 +211,7 @@ class _Room:
             raise _error(
                 event,
                 f"{self._vcpus} vCPUs, {self._shape.name} has room for {self._shape.max_vcpus}",
-                ROOMY[event.action],
+                self._roomier(event),
             )
 
     def _remove_vcpus(self, event: Event) -> None:
@@ -182,14 +232,14 @@ class _Room:
             raise _error(
                 event,
                 f"{len(self._dimms)} DIMM(s), {shape.name} has {shape.memory_slots} slot(s)",
-                ROOMY[event.action],
+                self._roomier(event),
             )
         if shape.memory + sum(self._dimms) > shape.max_memory:
             raise _error(
                 event,
                 f"{shape.memory + sum(self._dimms)} MiB, {shape.name} has room for "
                 f"{shape.max_memory}",
-                ROOMY[event.action],
+                self._roomier(event),
             )
 
 

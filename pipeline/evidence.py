@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pipeline import outcomes, verdict
 from pipeline.model import (
     Accelerator,
     ApplyFailure,
@@ -19,6 +23,8 @@ from pipeline.scheduler import Done
 
 
 def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
+    """All that came back from the nodes of this plan, by what it is."""
+    faults = {each.id: each.fault for each in done if each.fault}
     values = {each.id: each.value for each in done}
     architectures = list(dict.fromkeys(cell.architecture for cell in plan_.cells))
     targets = list(dict.fromkeys(cell.target for cell in plan_.cells))
@@ -52,10 +58,28 @@ def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
             if isinstance(value, Accelerator)
         },
         boots=tuple(result for each in done for result in _attempts(each.value)),
-        faults={each.id: each.fault for each in done if each.fault},
-        spared={each.id: _why_spared(each) for each in done if each.blocked_by},
+        faults=faults,
+        spared={each.id: _why_spared(each, faults) for each in done if each.blocked_by},
         cut=any(each.cut for each in done),
     )
+
+
+def failed(plan_: Plan, todo: Iterable[str], done: Sequence[Done]) -> bool:
+    """Whether what came back so far, of the nodes `todo`, holds a failure already: a fault of the
+    host, or a case that is charged to the series, as far as can be told by now.
+
+    What base does wrong too is none: it may be that all else is good.
+    """
+    if any(each.fault for each in done):
+        return True
+    over = {each.id for each in done}
+    waiting = tuple(Done(id=name, blocked_by=name) for name in todo if name not in over)
+    begun = {(boot.cell, boot.kernel) for boot in plan_.boots if boot.name in over}
+    # A kernel of which one boot is over is judged by that: the others may tell the same.
+    boots = (b for b in plan_.boots if b.name in over or (b.cell, b.kernel) not in begun)
+    so_far = replace(plan_, boots=tuple(boots))
+    cases = verdict.judge(so_far, gather(so_far, (*done, *waiting)))
+    return any(outcomes.case_exit(case) != outcomes.GOOD for case in cases)
 
 
 def _attempts(value: object) -> tuple[BootResult, ...]:
@@ -63,6 +87,8 @@ def _attempts(value: object) -> tuple[BootResult, ...]:
     return tuple(each for each in found if isinstance(each, BootResult))
 
 
-def _why_spared(done: Done) -> str:
+def _why_spared(done: Done, faults: Mapping[str, str]) -> str:
+    """… with the host's fault that stopped it, which may be of no case that is told."""
     why = done.reason or "nothing on trial is left to compare with"
-    return f"{why}: see {done.blocked_by}"
+    fault = faults.get(done.blocked_by, "")
+    return f"{why}: see {done.blocked_by}{f', {fault}' if fault else ''}"

@@ -80,6 +80,10 @@ class Handle:
         """The answer to a command of QEMU's human monitor; empty where there is none."""
         raise NotImplementedError
 
+    def cpu_seconds(self) -> float:
+        """How much of its host's CPUs the machine has had. InfraError where nobody tells."""
+        raise NotImplementedError
+
     # What events do. Each raises InfraError where libvirt or QEMU refuses, or is gone.
 
     def qmp(self, command: str, **arguments: object) -> Any:

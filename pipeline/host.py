@@ -15,6 +15,7 @@ from pipeline.scope import Scope
 
 TOOLS = ("git", "gcc", "bwrap", "mmdebstrap", "qemu-system-x86_64", "qemu-system-aarch64")
 SECONDS = 10.0
+MOST_CROWDED = 4.0  # a guest that spins makes load too: it must not be waited for for ever
 MIB = 1 << 20
 GIB = 1 << 30
 # Debian's programs for administrators are not on everyone's PATH.
@@ -41,6 +42,11 @@ def facts(tools: Sequence[str] = TOOLS) -> Mapping[str, str]:
 def cpu_count() -> int:
     """The CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def crowding() -> float:
+    """How many times as long as on an idle host things may take: from 1 to MOST_CROWDED."""
+    return min(MOST_CROWDED, max(1.0, os.getloadavg()[0] / cpu_count()))
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

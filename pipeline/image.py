@@ -110,7 +110,7 @@ def resolve(name: str, known: Mapping[str, ImageRecipe], *, cwd: Path) -> ImageR
         return UserImage(name=_slug(path.stem), path=path.resolve())
     if path.is_dir() and "/" in name:
         raise UserError(f"image {name} is a folder", hint="give a qcow2 or raw disk")
-    if "/" in name:
+    if "/" in name or "." in name:
         raise UserError(f"there is no image {name}", hint="give the path of a qcow2 or raw disk")
     raise UserError(f"unknown image “{name}”", hint=schema.nearest(name, known))
 
@@ -216,6 +216,7 @@ def _made(
         step.note("waiting for another image")
         # One at a time: the second then finds the first one's packages in the cache.
         with caches.locked(job.apt / "images.lock", scope=scope):
+            step.note("getting packages")
             BUILDERS[recipe.kind](job, into)
 
     return job, caches.entry(job.folder, make)

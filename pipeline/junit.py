@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from junit_xml import TestCase, TestSuite
 
-from pipeline import outcomes
+from pipeline import bootnotes, outcomes, slots
 from pipeline.model import Build, Case, Outcome, Revision, Run
 from pipeline.text import clean, cut
 
@@ -41,7 +41,11 @@ def render(run: Run) -> str:
     by_suite: dict[str, list[Case]] = {}
     for case in run.cases:
         by_suite.setdefault(case.id.suite, []).append(case)
-    suites = [_suite_element(name, cases, properties, run) for name, cases in by_suite.items()]
+    notes = _notes(run)
+    suites = [
+        _suite_element(name, cases, {**properties, **notes.get(name, {})}, run)
+        for name, cases in by_suite.items()
+    ]
     root = ET.Element("testsuites", {"name": clean(f"ktrial {run.plan.scenario.name}")})
     root.extend(suites)
     for count in ("tests", "failures", "errors"):
@@ -80,6 +84,17 @@ def _properties(run: Run) -> Iterator[tuple[str, str]]:
     for name, value in run.host.items():
         if name != "ktrial":
             yield f"host.{name}", value
+
+
+def _notes(run: Run) -> Mapping[str, Mapping[str, str]]:
+    """By suite, what a reader must know of the boots behind it: further properties."""
+    about = {each.id.suite: (each.cell, each.kernel.name) for each in slots.slots(run.plan)}
+    found: dict[str, Mapping[str, str]] = {}
+    for suite, (cell, kernel) in about.items():
+        boots = [b for b in run.evidence.boots if (b.boot.cell, b.boot.kernel) == (cell, kernel)]
+        numbered = enumerate(bootnotes.of(boots), start=1)
+        found[suite] = {f"note.{number}": _short(note) for number, note in numbered}
+    return found
 
 
 def _suite_element(

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import select
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from pipeline import ktap
+from pipeline import incoming, ktap, text
 from pipeline.errors import UserError
 from pipeline.ktap import Report, Status
 from pipeline.scope import Scope
-
-STDIN = "-"
-POLL_SECONDS = 0.2
-CHUNK = 1 << 16
 
 
 def examine(source: str, *, as_json: bool, scope: Scope) -> tuple[int, str]:
@@ -26,11 +18,10 @@ def examine(source: str, *, as_json: bool, scope: Scope) -> tuple[int, str]:
     `source` is a file, or - for standard input. Raises UserError (exit 2) where it cannot be
     read or holds no KTAP, Cancelled where Ctrl-C ended the wait for it.
     """
-    report = ktap.parse(_lines(_chunks(source, scope)))
+    report = ktap.parse(_lines(incoming.chunks(source, scope)))
     if not report.found:
-        where = "standard input" if source == STDIN else source
         raise UserError(
-            f"{where}: there is no KTAP in it: no version line, no plan, no result",
+            f"{incoming.name(source)}: there is no KTAP in it: no version line, no plan, no result",
             hint="KTAP begins with a line such as “KTAP version 1”; "
             "`ktrial console` reads a log without it",
         )
@@ -71,48 +62,28 @@ def render(report: Report) -> str:
         f"{case.status.value:8} {case.name}" + (f"  # {case.detail}" if case.detail else "")
         for case in report.cases
     ]
-    lines += [f"problem  {text}" for text in report.problems]
-    return "\n".join([*lines, _sum(report)]) + "\n"
+    lines += [f"problem  {words}" for words in report.problems]
+    return text.clean("\n".join([*lines, _sum(report)]) + "\n")
 
 
 def _sum(report: Report) -> str:
     counts = Counter(case.status for case in report.cases)
     parts = [f"{counts[status]} {status.value}" for status in Status if counts[status]]
-    tests = f"{len(report.cases)} tests" + (f": {', '.join(parts)}" if parts else "")
+    count = len(report.cases)
+    tests = f"{count} test{'s' * (count != 1)}" + (f": {', '.join(parts)}" if parts else "")
     return "; ".join([tests, "complete" if report.complete else "incomplete"])
 
 
 # ------------------------------------------------------------------------- reading
 
 
-def _chunks(source: str, scope: Scope) -> Iterator[bytes]:
-    if source == STDIN:
-        yield from _stdin(scope)
-        return
-    try:
-        with Path(source).open("rb") as file:
-            while chunk := file.read(CHUNK):
-                scope.check()
-                yield chunk
-    except OSError as error:
-        raise UserError(f"{source}: {error.strerror}", hint="give a log, or - for stdin") from error
-
-
-def _stdin(scope: Scope) -> Iterator[bytes]:
-    """Standard input as it comes; Ctrl-C ends the wait for more."""
-    while True:
-        scope.check()
-        if select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
-            chunk = os.read(sys.stdin.fileno(), CHUNK)
-            if not chunk:
-                return
-            yield chunk
-
-
 def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    partial = b""
+    pieces: list[bytes] = []  # of the line that has not ended yet, which may be huge
     for chunk in chunks:
-        *lines, partial = (partial + chunk).split(b"\n")
-        yield from lines
-    if partial:
-        yield partial
+        head, *lines = chunk.split(b"\n")
+        pieces.append(head)
+        for line in lines:
+            yield b"".join(pieces)
+            pieces = [line]
+    if any(pieces):
+        yield b"".join(pieces)

@@ -59,11 +59,8 @@ def limited(budget: Budget, todo: list[Node]) -> Budget:
     return replace(budget, at_most={"light": 4, "build": 1, "image": 1, "guest": guests})
 
 
-def boot_id(boot: BootId) -> str:
-    return boot.name
-
-
 def build_id(target: str, kernel: str) -> str:
+    """The id of a build's node; that of a boot is its name."""
     return f"{Kind.BUILD.value}.{target}.{kernel}"
 
 
@@ -106,7 +103,7 @@ def _boot(plan: Plan, boot: BootId, before: BootId | None, weigh: Weigh) -> Node
     name, target = boot.cell.architecture, boot.cell.target
     kernel = next(each for each in plan.scenario.kernels if each.name == boot.kernel)
     return _node(
-        boot_id(boot),
+        boot.name,
         "guest",
         Job(kind=Kind.BOOT, kernel=kernel.name, cell=boot.cell, architecture=name, boot=boot),
         weigh,
@@ -119,7 +116,7 @@ def _boot(plan: Plan, boot: BootId, before: BootId | None, weigh: Weigh) -> Node
         # A kernel that is to be compared waits for those that it is compared with.
         after=(
             *(build_id(target, each.name) for each in plan.scenario.kernels),
-            *((boot_id(before),) if before else ()),
+            *((before.name,) if before else ()),
         ),
     )
 

@@ -42,6 +42,7 @@ class Witness:
     evidence: Evidence
 
     def observe(self, slot: Slot) -> Observation:
+        """What became of this case; nothing that is not in the evidence is good."""
         if slot.what is What.APPLY:
             return self.apply(slot.kernel)
         if slot.what is What.BUILD:
@@ -50,6 +51,7 @@ class Witness:
         return self._in_cell(slot, slot.cell)
 
     def apply(self, kernel: KernelPlan) -> Observation:
+        """Whether the kernel's series applies, on one that applies itself."""
         fault = self._fault("tree", f"apply.{kernel.name}")
         if fault:
             return fault
@@ -59,9 +61,12 @@ class Witness:
         found = self.evidence.revisions.get(kernel.name)
         if isinstance(found, ApplyFailure):
             return _not_applied(found)
-        return Observation(state=State.GOOD) if isinstance(found, Revision) else self._missing()
+        if isinstance(found, Revision):
+            return Observation(state=State.GOOD)
+        return self._missing(f"apply.{kernel.name}")
 
     def build(self, target: str, kernel: KernelPlan) -> Observation:
+        """Whether the kernel builds for a target that this host can give at all."""
         cause = self._unsupported_everywhere(target)
         if cause:
             return Observation(state=State.UNSUPPORTED, reason=cause)
@@ -77,10 +82,12 @@ class Witness:
         return _built(found)
 
     def findings(self, cell: Cell, kernel: str) -> frozenset[tuple[str, str]]:
-        """Everything that this kernel reported in the cell, in whatever boot."""
-        results = (self._results.get(boot) for boot in self._boots[cell, kernel])
+        """Everything that this kernel reported in the cell, in whatever boot and attempt."""
         return frozenset(
-            (finding.kind, finding.title) for r in results if r for finding in r.findings
+            (finding.kind, finding.title)
+            for result in self.evidence.boots
+            if (result.boot.cell, result.boot.kernel) == (cell, kernel)
+            for finding in result.findings
         )
 
     def _in_cell(self, slot: Slot, cell: Cell) -> Observation:

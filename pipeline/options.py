@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from pipeline import schema
 from pipeline import settings as settings_module
@@ -35,13 +35,31 @@ class _Parser(argparse.ArgumentParser):
         # Whole option names only: the launcher and `git bisect` look for them too.
         super().__init__(*words, **(settings | {"allow_abbrev": False}))
 
-    def error(self, message: str) -> None:  # type: ignore[override]
+    def error(self, message: str) -> NoReturn:
         """One line, as for every other kind of bad input."""
-        print(f"ktrial: {message}", file=sys.stderr)
-        print(f"        `{self.prog} --help` tells what there is", file=sys.stderr)
-        # git bisect takes 2 for "bad"; its own option is not parsed yet.
-        bisecting = "--bisect-exit" in sys.argv[1:]
-        sys.exit(UserError.bisect_code if bisecting else UserError.exit_code)
+        _refuse(message, f"`{self.prog} --help` tells what there is")
+
+
+def _refuse(message: str, hint: str) -> NoReturn:
+    print(f"ktrial: {message}\n        {hint}", file=sys.stderr)
+    # git bisect takes 2 for "bad"; its own option is not parsed yet.
+    bisecting = "--bisect-exit" in sys.argv[1:]
+    sys.exit(UserError.bisect_code if bisecting else UserError.exit_code)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """A command line; `command` is what stands behind “--”. Exits where it is a wrong one."""
+    words, command = split_command(argv)
+    arguments, rest = parser().parse_known_args(words)
+    if rest:
+        prog = f"ktrial {arguments.verb}"
+        behind = f"; a command stands behind two dashes: `{prog} smp2 -- uname -r`"
+        _refuse(
+            f"unrecognized arguments: {' '.join(rest)}",
+            f"`{prog} --help` tells what there is" + behind * (arguments.verb == "shell"),
+        )
+    arguments.command = command
+    return arguments
 
 
 def parser() -> argparse.ArgumentParser:

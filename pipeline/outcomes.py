@@ -1,4 +1,4 @@
-"""The one list of outcomes: what each means, how JUnit shows it, what it makes of the exit code.
+"""The one list of outcomes: how JUnit shows each, and what it makes of the exit code.
 
 Everything that has to decide on an outcome (JUnit, summary, exit code, `git bisect run`)
 asks this table; nobody else tells outcomes apart by hand.
@@ -22,40 +22,23 @@ SKIP = 125  # `git bisect run`: this commit cannot be judged
 class Rule:
     """One row of the table. `junit`: element below <testcase>, "" for none."""
 
-    means: str
     junit: str
     exit: int
     bisect: int
 
 
+# README.md says what each means.
 RULES: Mapping[Outcome, Rule] = MappingProxyType(
     {
-        Outcome.PASSED: Rule(means="", junit="", exit=GOOD, bisect=GOOD),
-        Outcome.FAILED: Rule(
-            means="charged to the series: does not apply, does not build, crashes, test fails",
-            junit="failure",
-            exit=BAD,
-            bisect=BAD,
-        ),
-        Outcome.BASE_BROKEN: Rule(
-            means="the same fault without the series", junit="skipped", exit=GOOD, bisect=SKIP
-        ),
-        Outcome.KNOWN: Rule(
-            means="in the known-issues file", junit="skipped", exit=GOOD, bisect=GOOD
-        ),
-        Outcome.INCONCLUSIVE: Rule(
-            means="a trial that could not tell", junit="skipped", exit=GOOD, bisect=SKIP
-        ),
-        Outcome.UNSUPPORTED: Rule(
-            means="this host, QEMU or kernel cannot", junit="skipped", exit=GOOD, bisect=SKIP
-        ),
+        Outcome.PASSED: Rule(junit="", exit=GOOD, bisect=GOOD),
+        Outcome.FAILED: Rule(junit="failure", exit=BAD, bisect=BAD),
+        Outcome.BASE_BROKEN: Rule(junit="skipped", exit=GOOD, bisect=SKIP),
+        Outcome.KNOWN: Rule(junit="skipped", exit=GOOD, bisect=GOOD),
+        Outcome.INCONCLUSIVE: Rule(junit="skipped", exit=GOOD, bisect=SKIP),
+        Outcome.UNSUPPORTED: Rule(junit="skipped", exit=GOOD, bisect=SKIP),
         # Its exit is that of its cause, which is a case of its own.
-        Outcome.NOT_RUN: Rule(
-            means="a prerequisite failed", junit="skipped", exit=GOOD, bisect=SKIP
-        ),
-        Outcome.ERROR: Rule(
-            means="harness or host, or the run was cut", junit="error", exit=FAULT, bisect=SKIP
-        ),
+        Outcome.NOT_RUN: Rule(junit="skipped", exit=GOOD, bisect=SKIP),
+        Outcome.ERROR: Rule(junit="error", exit=FAULT, bisect=SKIP),
     }
 )
 
@@ -68,12 +51,14 @@ def judged(cases: Iterable[Case]) -> bool:
 
 
 def case_exit(case: Case, *, strict: bool = False) -> int:
+    """What a case alone asks for as a run's exit code."""
     if strict and case.outcome is Outcome.INCONCLUSIVE:
         return BAD
     return RULES[case.outcome].exit
 
 
 def case_bisect(case: Case) -> int:
+    """What a case alone says of a commit to `git bisect run`."""
     return SKIP if case.unjudgeable else RULES[case.outcome].bisect
 
 

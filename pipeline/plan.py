@@ -16,7 +16,8 @@ def cells(scenario: Scenario) -> tuple[Cell, ...]:
     """Architectures × configurations × guests × workloads, in the order in which the scenario
     names them, without those that it excludes and with those that it includes besides.
 
-    Raises UserError where a pattern names nothing, or an include not enough.
+    Raises UserError where a pattern names nothing, or an include not enough, and where there
+    is no cell at all.
     """
     product = tuple(_product(scenario))
     for pattern in scenario.exclude:
@@ -29,6 +30,8 @@ def cells(scenario: Scenario) -> tuple[Cell, ...]:
     found = tuple(dict.fromkeys((*wanted, *besides)))
     if scenario.exclude and not found:
         raise UserError("nothing is left to run: every cell is excluded")
+    if not found:
+        raise UserError("there is nothing to run: no guest is named", hint="give --guest SHAPE")
     return found
 
 

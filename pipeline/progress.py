@@ -96,7 +96,7 @@ class PlainReporter:
             spent = time.monotonic() - step.started
             with self._change:
                 self._steps.remove(step)
-                if spent >= PLAIN_SECONDS:
+                if step.named or spent >= PLAIN_SECONDS:
                     self._print(f"  {title}: {spent:.1f} s")
                 self._change.notify_all()
 
@@ -128,8 +128,9 @@ class PlainReporter:
             due = [step for step in fresh if now - step.started > PLAIN_SECONDS / 2]
         elif now - self._said >= HEARTBEAT_SECONDS:
             due = list(self._steps)
-        for step in due[:MOST_NAMED]:
+        for step in due:
             step.named = True
+        for step in due[:MOST_NAMED]:
             self._print(step.line(now))
         if len(due) > MOST_NAMED:
             self._print(f"  and {len(due) - MOST_NAMED} more")

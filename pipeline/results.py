@@ -2,10 +2,11 @@
 
 results/<id>/
   summary.txt  junit.xml  result.json
-  apply.<kernel>.log
-  builds/<target>.<kernel>/   .config, build.log, build.sh
+  series/<kernel>/*.eml  apply.<kernel>.log
+  builds/<target>.<kernel>/   the kernel, config, build.log, build.sh
+  guest/                      the images' initramfs, and the key of this run's guests
   cells/<cell>/<kernel>.block<n>.boot<n>/
-                              console.log, domain.xml, qemu.log, outputs/, repeat.sh
+                              console.log, domain.xml, qemu.log, outputs/, steps.sh, repeat.sh
 results/latest -> <id>
 """
 
@@ -46,14 +47,9 @@ class Folder:
         name = f"{boot.kernel}.block{boot.block}.boot{boot.boot}"
         return made(self.root / "cells" / boot.cell.name / name)
 
-    def relative(self, path: Path | None) -> str:
-        """As the reports name it: relative to the folder where it lies below it."""
-        if path is None:
-            return ""
-        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
-
 
 def made(folder: Path) -> Path:
+    """The folder, which is there on return."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -109,13 +105,20 @@ def write(path: Path, text: str) -> None:
 
 
 def link(source: Path, target: Path) -> None:
-    """Have a file that the cache may drop in the results too, at no cost where that can be."""
+    """Have a file that the cache may drop in the results too, at no cost where that can be.
+
+    Boots beside each other want the same file at the same moment.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
+    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
+        try:
+            os.link(source, fresh)
+        except OSError:
+            shutil.copyfile(source, fresh)
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)  # rename(2) leaves it where both were one file already
 
 
 def keep_series(folder: Folder, scenario: Scenario) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
-import select
 import shlex
 import sys
 import tempfile
@@ -22,6 +20,7 @@ from pipeline import (
     host,
     hypervisor,
     image,
+    incoming,
     junit,
     nodes,
     options,
@@ -54,7 +53,6 @@ from pipeline.terminal import Ends
 from pipeline.weigh import Scales
 
 EXIT_CUT = 130
-STDIN_POLL_SECONDS = 0.2
 # What is left to the host itself and to ktrial, of what is free.
 MEMORY_SHARE = 0.9
 
@@ -136,14 +134,8 @@ def opened(top: Desktop, spec: TreeSpec) -> Tree:
 
 def read_stdin(top: Desktop) -> bytes:
     """All of standard input; Ctrl-C ends the wait for it."""
-    chunks: list[bytes] = []
     with top.reporter.step("reading the series from standard input"):
-        while True:
-            top.scope.check()
-            if select.select([sys.stdin], [], [], STDIN_POLL_SECONDS)[0]:
-                chunks.append(os.read(sys.stdin.fileno(), 1 << 16))
-                if not chunks[-1]:
-                    return b"".join(chunks)
+        return b"".join(incoming.chunks(incoming.STDIN, top.scope))
 
 
 def _claim_places(settings: Settings) -> None:
@@ -202,6 +194,7 @@ def enter(top: Desktop) -> int:
         scope=top.scope,
         cwd=Path.cwd(),
         machine=platform.machine(),
+        memory=top.budget.memory,
         ends=Ends(),
     )
     return shell.shell(asked, place)

@@ -30,6 +30,8 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 # The cases that every kernel has besides its workload.
 TAKEN = ("apply", "build", "boot", "shape")
 ALL = "all"
+PER_KEY = "per-key"
+LAYOUTS = (PER_KEY, "per-phase")
 Scalar = str | int | float | bool
 ReadFiles = Callable[[Sequence[Path], str], Series]
 Bind = Callable[[str, str, Mapping[str, Scalar]], WorkloadRun]
@@ -62,7 +64,6 @@ class Variant:
     since: str
     note: str
     kernels: tuple[KernelEntry, ...]
-    tree: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +124,26 @@ def load(folder: Path) -> ScenarioFile:
         _check_kernels(path, kernels)
     if found.boots < 1:
         raise UserError(f"{path}: boots: expected 1 or more, not {found.boots}")
+    _check_tables(path, found)
     return found
+
+
+def _check_tables(path: Path, found: ScenarioFile) -> None:
+    """A table that can never have a number is a slip of the pen."""
+    where = f"in {path}: tables"
+    sources = (
+        *found.probes,
+        *(name for each in found.workloads for name in (each.use, each.label)),
+    )
+    everywhere = (found.kernels, *(variant.kernels for variant in found.variants))
+    kernels = {kernel.name for kernels in everywhere for kernel in kernels}
+    for table in found.tables:
+        catalog.pick(f"layout {where}", table.layout, dict.fromkeys(LAYOUTS))
+        catalog.pick(f"source {where}", table.source, dict.fromkeys(filter(None, sources)))
+        if table.kernel:
+            catalog.pick(f"kernel {where}", table.kernel, dict.fromkeys(kernels))
+        if table.layout == PER_KEY and not table.columns:
+            raise UserError(f"{path}: tables: “{table.title}” has no columns", hint="name them")
 
 
 def _check_kernels(path: Path, kernels: tuple[KernelEntry, ...]) -> None:

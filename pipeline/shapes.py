@@ -121,6 +121,8 @@ def _check_memory(shape: GuestShape) -> Iterator[str]:
         yield f"memory = {shape.memory} MiB is none"
     if shape.max_memory and shape.max_memory <= shape.memory:
         yield f"max_memory = {shape.max_memory} leaves nothing to add to memory = {shape.memory}"
+    if shape.memory_slots < 0:
+        yield f"memory_slots = {shape.memory_slots} is negative"
     if bool(shape.max_memory) != bool(shape.memory_slots):
         yield "max_memory and memory_slots only make sense together"
 
@@ -220,8 +222,8 @@ def refusal(
         _not_for(shape, architecture),
         _no_levels(shape, architecture, qemu),
         _no_firmware(shape, architecture, there=firmware_there),
-        f"it may take {needed} MiB of memory and this host has {host_memory} MiB to spare: "
-        "end what else runs, or take a smaller guest"
+        f"it may take {needed} MiB of memory and guests may have {host_memory} MiB: "
+        "end what else runs, take a smaller guest, or give more with --memory"
         if needed > host_memory
         else "",
     )

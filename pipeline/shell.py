@@ -19,32 +19,36 @@ from pipeline import (
     catalog,
     console,
     disk,
+    domain,
+    host,
     image,
     kernelbuild,
     kernelfile,
     keys,
+    patience,
     remote,
     serial,
     session,
+    shapes,
     tree,
     worktree,
 )
-from pipeline.boot import BOOT_SECONDS, SILENCE_SECONDS
 from pipeline.catalog import Catalog
 from pipeline.console import Family
 from pipeline.domain import GuestSpec
 from pipeline.errors import UserError
 from pipeline.guest import GuestEnd
 from pipeline.hypervisor import Hypervisor
-from pipeline.image import GuestFile
+from pipeline.image import GuestFile, UserImage
 from pipeline.kernelfile import KernelFile
 from pipeline.model import (
-    Accelerator,
     Architecture,
     Build,
     BuildFailure,
     ConfigFailure,
+    GuestShape,
     Image,
+    ImageRecipe,
     KernelPlan,
     Revision,
     Role,
@@ -88,7 +92,7 @@ class ShellRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where it happens. `machine`: the host's `uname -m`."""
+    """Where it happens. `machine`: the host's `uname -m`; `memory`: MiB that guests may take."""
 
     settings: Settings
     shelf: Catalog
@@ -96,6 +100,7 @@ class Place:
     scope: Scope
     cwd: Path
     machine: str
+    memory: int
     ends: Ends
 
 
@@ -110,13 +115,12 @@ def shell(request: ShellRequest, place: Place) -> int:
     check(request)
     shape = catalog.pick("guest", request.guest, place.shelf.guests)
     wanted = image.resolve(request.image, place.shelf.images, cwd=place.cwd)
+    architecture = _architecture(request, place)
+    _check_host(shape, wanted, architecture, place)
     session.preload()
     with ExitStack() as stack:
         work = stack.enter_context(cache.scratch(place.settings.cache, NAME))
         kernel = find_kernel(request, place, work, stack)
-        architecture = kernel.architecture
-        if shape.architectures and architecture.name not in shape.architectures:
-            raise UserError(f"guest {shape.name} is for {', '.join(shape.architectures)}")
         with place.reporter.step(f"accelerator for {architecture.name}") as step:
             chosen = accelerator.choose(
                 architecture,
@@ -168,6 +172,24 @@ def check(request: ShellRequest) -> None:
         )
 
 
+def _check_host(
+    shape: GuestShape, wanted: ImageRecipe | UserImage, architecture: Architecture, place: Place
+) -> None:
+    """Refuse what this host cannot give, before a kernel is built for it."""
+    firmware = domain.FIRMWARE.get(architecture.name)
+    version = accelerator.qemu_version(architecture, place.scope)
+    cause = image.refusal(wanted, architecture, place.machine) or shapes.refusal(
+        shape,
+        architecture,
+        host_memory=place.memory,
+        accelerator=place.settings.accel,
+        qemu=host.version_numbers(version),
+        firmware_there=firmware is not None and firmware.exists(),
+    )
+    if cause:
+        raise UserError(f"guest {shape.name} cannot be had here: {cause}")
+
+
 def _overlay(made: Image, work: Path, scope: Scope) -> Path | None:
     if made.disk is None:
         return None
@@ -193,21 +215,28 @@ def _files(request: ShellRequest, own: keys.Keys, ends: Ends) -> Mapping[str, Gu
 def find_kernel(request: ShellRequest, place: Place, work: Path, stack: ExitStack) -> KernelFile:
     """The user's kernel, or one of the tree; what the cache has of it stays there meanwhile."""
     if request.kernel:
-        path = place.cwd / Path(request.kernel).expanduser()
-        found = kernelfile.find(path, place.shelf.architectures.values())
-        asked = request.architecture and place.shelf.architecture(request.architecture)
-        if asked and asked != found.architecture:
-            raise UserError(f"kernel {found.image} is for {found.architecture.name}")
-        return found
-    shelf = place.shelf
-    architecture = (
-        shelf.architecture(request.architecture)
-        if request.architecture
-        else shelf.native(place.machine)
-    )
+        return _given(request, place)
+    architecture = _architecture(request, place)
     built = _build(request, place, architecture, _source(request, place, work), work)
     stack.enter_context(cache.using(built.folder))
     return KernelFile(image=built.image, modules=built.modules, architecture=architecture)
+
+
+def _given(request: ShellRequest, place: Place) -> KernelFile:
+    path = place.cwd / Path(request.kernel).expanduser()
+    found = kernelfile.find(path, place.shelf.architectures.values())
+    asked = request.architecture and place.shelf.architecture(request.architecture)
+    if asked and asked != found.architecture:
+        raise UserError(f"kernel {found.image} is for {found.architecture.name}")
+    return found
+
+
+def _architecture(request: ShellRequest, place: Place) -> Architecture:
+    if request.kernel:
+        return _given(request, place).architecture
+    if request.architecture:
+        return place.shelf.architecture(request.architecture)
+    return place.shelf.native(place.machine)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +317,7 @@ def _broken(result: BuildFailure | ConfigFailure, place: Place) -> UserError:
 
 
 def _over_ssh(request: ShellRequest, spec: GuestSpec, own: keys.Keys, place: Place) -> int:
-    settings, name = place.settings, spec.accelerator.name
+    settings = place.settings
     hypervisor = Hypervisor(
         connect=None if settings.connect == EMBEDDED else settings.connect,
         runtime=settings.runtime,
@@ -297,8 +326,7 @@ def _over_ssh(request: ShellRequest, spec: GuestSpec, own: keys.Keys, place: Pla
     )
     with hypervisor, hypervisor.guest(spec, scope=place.scope) as guest:
         with place.reporter.step(f"boot {spec.shape.name}"):
-            limit = place.scope.child(BOOT_SECONDS[name])
-            end = guest.wait_ready(limit, silence=SILENCE_SECONDS[name])
+            end = patience.until_ready(guest, place.scope)
         if end is not None:
             _blame_the_image(request, spec)
             return _died(end, place)
@@ -347,7 +375,7 @@ def _on_console(request: ShellRequest, spec: GuestSpec, place: Place) -> int:
         families=_families(place.settings),
         ends=place.ends,
         scope=place.scope,
-        boot=place.scope.child(BOOT_SECONDS[spec.accelerator.name]),
+        boot=place.scope.child(patience.boot_seconds(spec.accelerator, spec.shape)),
     )
     if end.left:
         return DIED
@@ -360,11 +388,8 @@ def _on_console(request: ShellRequest, spec: GuestSpec, place: Place) -> int:
 
 
 def _what(spec: GuestSpec) -> str:
-    return f"{spec.shape.name} ({spec.architecture.name}, {_by(spec.accelerator)})"
-
-
-def _by(chosen: Accelerator) -> str:
-    return "KVM" if chosen.name == "kvm" else "emulated"
+    by = "KVM" if spec.accelerator.name == "kvm" else "emulated"
+    return f"{spec.shape.name} ({spec.architecture.name}, {by})"
 
 
 def _families(settings: Settings) -> tuple[Family, ...]:

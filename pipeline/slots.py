@@ -17,6 +17,8 @@ SHAPE = "shape"  # the source of the step that reads how the guest sees itself
 
 
 class What(Enum):
+    """What a case is about."""
+
     APPLY = "apply"
     BUILD = "build"
     BOOT = "boot"

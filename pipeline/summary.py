@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pipeline import outcomes, tables, text
+from pipeline import bootnotes, outcomes, tables, text
 from pipeline.model import (
     ApplyFailure,
     Build,
@@ -86,14 +86,13 @@ def _host(run: Run) -> Iterator[str]:
         yield f"accelerator for {name}: {accelerator.name}, since {accelerator.reason}"
     for name, image in run.evidence.images.items():
         yield f"image for {name}: {image.name} ({image.how}, {image.seconds:.1f} s)"
-    builds = [found for found in run.evidence.builds.values() if isinstance(found, Build)]
-    for build in builds:
-        yield (
-            f"build of {build.kernel} for {build.architecture}: "
-            f"{build.how}, {build.seconds:.1f} s, {build.compiler}"
-        )
-    if builds and not all(build.sandboxed for build in builds):
+    builds = {key: it for key, it in run.evidence.builds.items() if isinstance(it, Build)}
+    for (target, kernel), build in builds.items():
+        how = f"{build.how}, {build.seconds:.1f} s, {build.compiler}"
+        yield f"build of {kernel} for {target}: {how}"
+    if not all(build.sandboxed for build in builds.values()):
         yield "builds ran without the sandbox"
+    yield from bootnotes.lines(run)
     yield ""
 
 
@@ -103,7 +102,7 @@ def _host(run: Run) -> Iterator[str]:
 def _numbers(run: Run) -> Iterator[str]:
     any_lines = False
     for cell in run.plan.cells:
-        lines = tables.render(run, cell)
+        lines = [*tables.render(run, cell), *bootnotes.events(run, cell)]
         if lines:
             any_lines = True
             yield _cell_title(run, cell)

@@ -6,10 +6,10 @@ This is the one module that knows every stage; no stage knows another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -44,7 +44,6 @@ from pipeline.model import (
     BuildFailure,
     Cell,
     ConfigFailure,
-    EventState,
     Evidence,
     Image,
     KernelPlan,
@@ -92,7 +91,7 @@ def run(plan_: Plan, context: Context) -> Evidence:
     todo = nodes.nodes(plan_, context.weigh)
     budget = nodes.limited(context.budget, todo)
     with ExitStack() as stack:
-        trial = _Trial(plan_, context, stack)
+        trial = _Trial(plan_, context, stack, [node.id for node in todo])
         pools = {
             name: stack.enter_context(ThreadPoolExecutor(workers, thread_name_prefix=name))
             for name, workers in budget.at_most.items()
@@ -105,32 +104,46 @@ def run(plan_: Plan, context: Context) -> Evidence:
             scope=context.scope,
             budget=budget,
             on_done=trial.keep,
-            fail_fast=_failed if context.fail_fast else lambda _: False,
+            fail_fast=trial.failed if context.fail_fast else lambda _: False,
         )
     return evidence.gather(plan_, done)
 
 
-def _failed(done: Done) -> bool:
-    """Whether this is what `--fail-fast` stops at: anything that cannot become a pass."""
-    if done.fault or isinstance(done.value, ApplyFailure | BuildFailure | ConfigFailure):
-        return True
-    last = done.value[-1] if isinstance(done.value, tuple) and done.value else None
-    return isinstance(last, BootResult) and (
-        last.stop is not Stop.COMPLETED
-        or bool(last.findings or last.problems or last.differences)
-        or any(output.exit_status != 0 for output in last.outputs)
-        or any(event.state in {EventState.FAILED, EventState.HARNESS} for event in last.events)
-    )
+class _Crowd:
+    """Who of us keeps the host busy: tells a boot whether it ever had company."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._members: dict[object, bool] = {}  # each with whether it was alone so far
+
+    @contextmanager
+    def member(self) -> Iterator[Callable[[], bool]]:
+        """While the context lasts; what it gives answers whether nobody else was there."""
+        me = object()
+        with self._lock:
+            for each in self._members:
+                self._members[each] = False
+            self._members[me] = not self._members
+        try:
+            yield lambda: self._members[me]
+        finally:
+            with self._lock:
+                del self._members[me]
 
 
 class _Trial:
-    def __init__(self, plan_: Plan, context: Context, stack: ExitStack) -> None:
+    def __init__(
+        self, plan_: Plan, context: Context, stack: ExitStack, todo: Sequence[str]
+    ) -> None:
         self._plan = plan_
+        self._todo = todo
+        self._done: list[Done] = []
         self._scenario = plan_.scenario
         self._kernels = {kernel.name: kernel for kernel in plan_.scenario.kernels}
         self._context = context
         self._stack = stack
         self._lock = threading.Lock()
+        self._crowd = _Crowd()
         self._hypervisor: Hypervisor | None = None
         self._values: dict[str, object] = {}
         self._booter = Booter(
@@ -144,6 +157,7 @@ class _Trial:
     # ------------------------------------------------------------------ the work
 
     def work(self, node: Node) -> object:
+        """Do what a node is for, and give what it comes to; from any thread."""
         assert isinstance(node.job, Job)
         self._context.scope.check()
         return self._work[node.job.kind](node.job)
@@ -160,7 +174,13 @@ class _Trial:
         }
 
     def keep(self, done: Done) -> None:
+        """What came of a node, for those that need it."""
+        self._done.append(done)
         self._values[done.id] = done.value
+
+    def failed(self, _: Done) -> bool:
+        """Whether `--fail-fast` ends the run now."""
+        return evidence.failed(self._plan, self._todo, self._done)
 
     def _open_tree(self, _: Job) -> Tree:
         opened = self._context.opened or self._opened()
@@ -201,7 +221,10 @@ class _Trial:
         assert isinstance(revision, Revision)
         assert cell is not None
         context = self._context
-        with context.reporter.step(f"build {kernel.name} for {cell.target}") as step:
+        with (
+            self._crowd.member(),
+            context.reporter.step(f"build {kernel.name} for {cell.target}") as step,
+        ):
             result = kernelbuild.make(
                 self._wish(cell, kernel, opened, revision),
                 shelf=context.shelf,
@@ -299,12 +322,17 @@ class _Trial:
             accelerator=chosen,
             expected_seconds=self._expected(job.boot, chosen.name),
         )
-        with self._context.reporter.step(f"boot {job.boot.name}") as step:
+        with (
+            self._crowd.member() as alone,
+            self._context.reporter.step(f"boot {job.boot.name}") as step,
+        ):
             attempts = self._booter.run(
                 todo, self._open_hypervisor(), scope=self._context.scope, step=step
             )
-        self._remember_boot(attempts[-1])
-        return attempts
+            shared = not alone()
+        if not shared:  # what shares the host takes longer than it would
+            self._remember_boot(attempts[-1])
+        return tuple(replace(each, shared=shared) for each in attempts)
 
     # ------------------------------------------------------------------ for the next run
 

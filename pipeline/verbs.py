@@ -129,10 +129,10 @@ def shell_(
 def console_(
     arguments: argparse.Namespace, settings: Settings, reporter: Reporter, scope: Scope
 ) -> int:
-    """`ktrial console`: 0 where nothing is wrong, 1 where something is, 2 where it is no log."""
-    del reporter, scope
+    """`ktrial console`: 0 where nothing is wrong, 1 where something is, 2: unreadable."""
+    del reporter
     families = console.read_families(settings.data / "console")
-    account = consoleverb.examine(arguments.file, families, sys.stdin.buffer)
+    account = consoleverb.examine(arguments.file, families, scope)
     write = consoleverb.as_json if arguments.json else consoleverb.as_text
     sys.stdout.write(write(account))
     return account.exit_code

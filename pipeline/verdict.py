@@ -13,8 +13,9 @@ the kernel below it did right:
   series' or not. A complaint of a kernel that then came to the same end as base is the series'.
 - What a busy host alone can bring about under TCG (a stall that the kernel survives, a workload
   without end) is charged where it comes in every boot of that kernel in the cell, of at least
-  two; a workload without end also where it was given 10 times of what base took, or where
-  there is no base. Else it is inconclusive. A guest that never gets ready is charged at once.
+  two, and where there is no base only of boots that had the host to themselves; a workload
+  without end also where it was given 10 times of what base took, or where there is no base. Else
+  it is inconclusive. A guest that never gets ready is charged at once.
 - With nothing below (`--rev HEAD`), a fault is the tree's own, hence a failure.
 - What needs something that failed is not run, and names it.
 """
@@ -31,7 +32,8 @@ from pipeline.slots import Slot, What, slots
 LONG_ENOUGH = 10.0  # times of what a workload took on base: more than a busy host's doing
 _LOADED = (
     "a busy host alone can bring that about under TCG: "
-    "it counts where it comes in every boot, of at least two (--boots 5)"
+    "it counts where it comes in every boot, of at least two (--boots 5), and without a base only "
+    "in boots that had the host to themselves (--exclusive always)"
 )
 _NO_SSH = (
     "answered over ssh in the same cell, so the series may have broken the network or sshd: "
@@ -166,6 +168,8 @@ def _doubt(
 
 def _beyond_load(fault: Fault, twin: Observation | None) -> bool:
     """Whether more than a busy host must be behind a fault."""
+    if fault.shared and twin is None:
+        return False  # base would have been as busy; without one there is only our own doing
     if fault.boots == fault.of >= 2:
         return True
     if fault.kind != "timeout":

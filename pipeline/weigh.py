@@ -14,7 +14,6 @@ from pipeline.nodes import Demand, Job, Kind
 from pipeline.planview import BuildOutlook, CellOutlook, Outlook
 from pipeline.scheduler import Forecast
 
-EXCLUSIVE = ("auto", "always", "never")
 # A tree unpacked, an image made: once on a host, and small beside a build.
 OTHERS: Mapping[Kind, float] = {Kind.TREE: 1.0, Kind.IMAGE: 2.0, Kind.ACCELERATOR: 1.0}
 
@@ -23,7 +22,7 @@ OTHERS: Mapping[Kind, float] = {Kind.TREE: 1.0, Kind.IMAGE: 2.0, Kind.ACCELERATO
 class Scales:
     """Weighs the jobs of one plan. `known`: durations that this host has measured.
 
-    `accelerator` is the one that is expected; `exclusive` as in `EXCLUSIVE`.
+    `accelerator` is the one that is expected; `exclusive`: auto, always, never.
     """
 
     plan: Plan
@@ -38,7 +37,8 @@ class Scales:
             return self.guest(job.cell)
         if job.kind is Kind.BUILD and job.cell is not None:
             seconds = self.build(job.cell.target, job.kernel).seconds
-            return Demand(seconds=seconds, cores=self.cores)
+            # One core less than it uses: guests whose times nobody looks at go on beside it.
+            return Demand(seconds=seconds, cores=max(1.0, self.cores - 1))
         return Demand(seconds=OTHERS.get(job.kind, 0.0))
 
     def guest(self, cell: Cell) -> Demand:

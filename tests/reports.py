@@ -8,6 +8,8 @@ from pipeline.model import (
     ApplyFailure,
     BuildFailure,
     ConfigFailure,
+    EventResult,
+    EventState,
     Evidence,
     LostSymbol,
     Outcome,
@@ -45,6 +47,26 @@ def broken() -> Run:
     evidence = runs.change_boot(evidence, "prerequisite", _warning(), block=1)
     evidence = runs.change_boot(evidence, "base", _lost(), block=1)
     return runs.run(made, evidence)
+
+
+def varied() -> Run:
+    """Two configurations and two guests, events that go wrong, and QEMU that died once."""
+    scenario = runs.scenario(
+        guests=("smp1", "smp2of8"), configurations=("plain", "debug"), events=("add", "again")
+    )
+    made = runs.plan(scenario)
+    good = runs.good_evidence(made)
+    first, *others = good.boots
+    again = replace(first, boot=replace(first.boot, boot=1), notes=("booted once more",))
+    lost = replace(first, **_lost())  # type: ignore[arg-type]
+    bad = EventResult(label="again", state=EventState.FAILED, title="not seen", reason=WILD)
+    boots = tuple(
+        replace(each, events=(*each.events[:1], bad))
+        if each.boot.kernel == "fix" and each.events
+        else each
+        for each in (lost, again, *others)
+    )
+    return runs.run(made, replace(good, boots=boots))
 
 
 def _sources(evidence: Evidence) -> Evidence:

@@ -9,11 +9,16 @@ from pathlib import Path
 from pipeline import verdict
 from pipeline.model import (
     Accelerator,
+    Action,
     Better,
     BootId,
     BootResult,
     Build,
     Cell,
+    Configuration,
+    Event,
+    EventResult,
+    EventState,
     Evidence,
     Finding,
     Image,
@@ -127,6 +132,8 @@ def scenario(
     labels: tuple[str, ...] = ("hackbench",),
     boots: int = 1,
     tables: tuple[Table, ...] = TABLES,
+    configurations: tuple[str, ...] = (),
+    events: tuple[str, ...] = (),
 ) -> Scenario:
     return Scenario(
         name="num_present_cpus",
@@ -143,6 +150,11 @@ def scenario(
         boots=boots,
         tables=tables,
         notes=("the prerequisite is not on trial",),
+        configurations=tuple(Configuration(name=each, fragments=()) for each in configurations),
+        events=tuple(
+            Event(action=Action.VCPU_ADD, when="after 1 s", label=each, guests=("smp2of8",))
+            for each in events
+        ),
     )
 
 
@@ -150,8 +162,9 @@ def plan(made: Scenario | None = None, unsupported: Mapping[Cell, str] | None = 
     made = made or scenario()
     causes = dict(unsupported or {})
     cells = tuple(
-        Cell(architecture=architecture, guest=guest, workload=label)
+        Cell(architecture=architecture, guest=guest, workload=label, configuration=configuration)
         for architecture in made.architectures
+        for configuration in [each.name for each in made.configurations] or [""]
         for guest in made.guests
         for label in [run.label for run in made.workloads] or ["boot"]
     )
@@ -281,7 +294,11 @@ def samples(kernel: str, label: str, boot: int = 0) -> tuple[Sample, ...]:
     )
 
 
-def good_boot(boot: BootId, probes: Iterable[str] = ("slab-orders", "slab-memory")) -> BootResult:
+def good_boot(
+    boot: BootId,
+    probes: Iterable[str] = ("slab-orders", "slab-memory"),
+    events: Iterable[Event] = (),
+) -> BootResult:
     label = boot.cell.workload
     return BootResult(
         boot=boot,
@@ -300,6 +317,10 @@ def good_boot(boot: BootId, probes: Iterable[str] = ("slab-orders", "slab-memory
         ready=1003.5,
         ended=1010.0,
         differences=(),
+        events=tuple(
+            EventResult(label=each.label, state=EventState.GOOD, host="added", seconds=0.5, at=1.0)
+            for each in events
+        ),
         folder=ROOT / "cells" / boot.cell.name / f"{boot.kernel}.block{boot.block}.boot{boot.boot}",
     )
 
@@ -307,6 +328,9 @@ def good_boot(boot: BootId, probes: Iterable[str] = ("slab-orders", "slab-memory
 def good_evidence(made: Plan) -> Evidence:
     kernels = made.scenario.kernels
     architectures = made.scenario.architectures
+    targets = {cell.target: cell.architecture for cell in made.cells} or {
+        each: each for each in architectures
+    }
     return Evidence(
         tree=Tree(
             name=made.scenario.tree.name,
@@ -316,10 +340,13 @@ def good_evidence(made: Plan) -> Evidence:
             version="5.10.262",
         ),
         revisions={kernel.name: revision(kernel) for kernel in kernels},
-        builds={(a, k.name): build(k.name, a) for a in architectures for k in kernels},
+        builds={(t, k.name): build(k.name, a) for t, a in targets.items() for k in kernels},
         images={a: image(a) for a in architectures},
         accelerators=dict.fromkeys(architectures, TCG),
-        boots=tuple(good_boot(boot, made.scenario.probes) for boot in made.boots),
+        boots=tuple(
+            good_boot(boot, made.scenario.probes, made.scenario.events_in(boot.cell.guest))
+            for boot in made.boots
+        ),
     )
 
 

@@ -40,6 +40,8 @@ class Machine(Handle):
     that are removed, as it does with QEMU 7.2 under TCG."""
 
     blind: bool = False
+    version: tuple[int, int] = (10, 0)  # QEMU's
+    cpu: float = 0.0  # seconds that it had
     limp: bool = True
     counted: int = SHAPE.vcpus
     plugged: set[int] = field(default_factory=lambda: set(range(SHAPE.vcpus)))
@@ -55,6 +57,9 @@ class Machine(Handle):
     def log(self) -> str:
         return "qemu-system-x86_64: last words\n" if self.failed else ""
 
+    def cpu_seconds(self) -> float:
+        return self.cpu
+
     def monitor(self, command: str) -> str:  # noqa: ARG002
         return ""
 
@@ -64,6 +69,8 @@ class Machine(Handle):
 
     def qmp(self, command: str, **arguments: object) -> Any:
         self._alive()
+        if command == "query-version":
+            return {"qemu": dict(zip(("major", "minor"), self.version, strict=True))}
         if command == "query-hotpluggable-cpus":
             return [self._cpu(number) for number in reversed(range(SHAPE.max_vcpus))]
         if command == "query-cpus-fast":
@@ -128,6 +135,7 @@ class Kernel:
     machine: Machine
     guest: Guest
     release: str = "5.10.262"
+    kernel_max: int = 63
     mute: str = ""
     kills: str = ""
     refuses: frozenset[int] = frozenset()
@@ -195,7 +203,7 @@ class Kernel:
             f"cpu/possible:{possible}",
             f"cpu/present:{format_list(self.present)}",
             f"cpu/online:{format_list(self.online)}",
-            "cpu/kernel_max:63",
+            f"cpu/kernel_max:{self.kernel_max}",
             "node/possible:0",
             "node/online:0",
             "node/has_cpu:0",

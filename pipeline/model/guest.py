@@ -187,3 +187,4 @@ class BootResult:
     )
     events: tuple[EventResult, ...] = ()
     notes: tuple[str, ...] = ()  # what a reader must know: firmware tables replaced, maxcpus=, …
+    shared: bool = False  # other guests or a build of ours ran on the host meanwhile

@@ -24,9 +24,8 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("architecture", SHAPES)
-def test_boot_of_shapes(architecture: str, tmp_path: Path) -> None:
+def test_boot_of_shapes(architecture: str, ktrial: Ktrial) -> None:
     """In rounds: what else the host does falls on both alike."""
-    ktrial = Ktrial(tmp_path)
     guests = [word for name in SHAPES[architecture] for word in ("--guest", name)]
     mine: dict[str, list[float]] = {name: [] for name in SHAPES[architecture]}
     peers: dict[str, list[float]] = {name: [] for name in SHAPES[architecture]}

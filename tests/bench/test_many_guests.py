@@ -122,8 +122,7 @@ def chain(boots: list[dict[str, Any]]) -> float:
 
 
 @pytest.mark.parametrize("repeats", [1, 4])
-def test_sixteen_cells(repeats: int, tmp_path: Path) -> None:
-    ktrial = Ktrial(tmp_path)
+def test_sixteen_cells(repeats: int, ktrial: Ktrial, tmp_path: Path) -> None:
     guests = [word for name in shapes(tmp_path / "share") for word in ("--guest", name)]
     common = (
         *("--rev", "HEAD", "--tree", TREE, "--image", "minimal", "--workload", "none"),

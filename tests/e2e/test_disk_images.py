@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import shutil
 import struct
 import subprocess
@@ -10,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import image, settings
+from pipeline.catalog import Catalog
+from pipeline.scope import Scope
+from tests.conftest import QuietStep
 from tests.e2e.conftest import CACHE, TREE, Ktrial
 
 pytestmark = [
@@ -39,18 +44,26 @@ def test_on_the_serial_console_of_debian_there_is_a_shell(ktrial: Ktrial) -> Non
 
 
 @pytest.fixture
-def cloud_image(ktrial: Ktrial, tmp_path: Path) -> Path:
+def cloud_image(tmp_path: Path) -> Path:
     """Debian's disk as a compressed qcow2 with two partitions, the root being the second."""
-    ktrial("shell", *KERNEL, "--image", "debian", "--", "true")
-    made = sorted(CACHE.glob("images/debian-x86_64-*/disk.ext4"), key=lambda p: p.stat().st_mtime)
+    shelf = Catalog(data=settings.PACKAGE / "data", share=(settings.shipped_root(),))
+    built = image.build_image(
+        shelf.images["debian"],
+        shelf.native(platform.machine()),
+        cache=CACHE,
+        scope=Scope(),
+        step=QuietStep(),
+    )
+    made = built.disk
+    assert made is not None
     raw, target = tmp_path / "disk.raw", tmp_path / "my cloud.img"
     first, second = 2048, 18432
     head = bytearray(512)
     head[510:512] = b"\x55\xaa"
     struct.pack_into("<4xB3xII", head, 446, 0x0C, first, second - first)
-    struct.pack_into("<4xB3xII", head, 462, 0x83, second, made[-1].stat().st_size // 512)
+    struct.pack_into("<4xB3xII", head, 462, 0x83, second, made.stat().st_size // 512)
     raw.write_bytes(head)
-    words = [f"if={made[-1]}", f"of={raw}", "bs=1M", "seek=9", "conv=sparse,notrunc"]
+    words = [f"if={made}", f"of={raw}", "bs=1M", "seek=9", "conv=sparse,notrunc"]
     subprocess.run(["dd", "status=none", *words], check=True)
     convert = ["qemu-img", "convert", "-c", "-f", "raw", "-O", "qcow2", str(raw), str(target)]
     subprocess.run(convert, check=True)
@@ -67,12 +80,33 @@ def test_a_users_qcow2_is_booted_and_stays_as_it_is(ktrial: Ktrial, cloud_image:
     assert after == before
 
 
-def test_a_disk_without_an_init_is_told_from_a_kernel_that_does_not_boot(
-    ktrial: Ktrial, tmp_path: Path
+# Of a machine that there is not: a 64-bit ELF file's first words.
+FOREIGN = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 2, 0xFFEE) + bytes(44)
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({}, "no partition that this kernel can mount has /sbin/init"),
+        (
+            {"sbin/init": FOREIGN, "etc/passwd": b"root:x:0:0::/:/bin/sh\n", "etc/inittab": b""},
+            "/sbin/init is not for this architecture",
+        ),
+    ],
+)
+def test_a_disk_that_does_not_boot_is_told_from_a_kernel_that_does_not(
+    ktrial: Ktrial, tmp_path: Path, files: dict[str, bytes], told: str
 ) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    for name, content in files.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(content)
+        (root / name).chmod(0o755)
     mke2fs = shutil.which("mke2fs", path="/usr/sbin:/sbin:/usr/bin")
     assert mke2fs is not None
-    subprocess.run([mke2fs, "-q", "-t", "ext4", tmp_path / "empty.img", "16M"], check=True)
-    ran = ktrial("shell", *KERNEL, "--image", "empty.img", "--", "true")
-    assert ran.exit_code == 2
-    assert "no partition that this kernel can mount has /sbin/init" in ran.err
+    make = [mke2fs, "-q", "-t", "ext4", "-d", str(root), str(tmp_path / "my.img"), "16M"]
+    subprocess.run(make, check=True)
+    ran = ktrial("shell", *KERNEL, "--image", "my.img", "--", "true")
+    assert ran.exit_code == 2, ran.err
+    assert told in ran.err

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import HERE, Ktrial, Ran
+from pipeline import host
+from tests.e2e.conftest import HERE, TREE, Ktrial, Ran
 
 pytestmark = pytest.mark.e2e
 
@@ -74,6 +75,7 @@ def test_a_panic_ends_the_event(ktrial: Ktrial) -> None:
 
 
 def test_a_hang_ends_the_event_in_seconds(ktrial: Ktrial) -> None:
+    crowded = host.crowding()
     ran = ktrial("run", "hotplug-hangs", *SHARE)
     assert ran.exit_code == 1, ran.explain()
     (state,) = cases(ran, "event add", "patched")
@@ -82,7 +84,7 @@ def test_a_hang_ends_the_event_in_seconds(ktrial: Ktrial) -> None:
     assert cases(ran, "event add", "base") == ["passed"]
     (boot,) = boots(ran, "patched")
     (event,) = boot["events"]
-    assert event["seconds"] < 45
+    assert event["seconds"] < 25 * max(crowded, host.crowding()) + 10
 
 
 @pytest.fixture
@@ -118,4 +120,17 @@ def test_qemu_killed_in_an_event_is_booted_afresh(ktrial: Ktrial, killed: list[i
     assert [each["state"] for each in first["events"]] == ["harness"]
     again = {**first["boot"], "boot": first["boot"]["boot"] + 1}
     assert [each["stop"] for each in attempts if each["boot"] == again] == ["completed"]
+    assert "booted once more, afresh, since in the first attempt QEMU was ended" in ran.out
     assert set(ran.junit.values()) == {"passed"}, ran.junit
+
+
+def test_ctrl_c_in_a_storm_leaves_nothing(ktrial: Ktrial) -> None:
+    def storming(_: int) -> bool:
+        consoles = ktrial.results.glob("*/cells/*/*/console.log")
+        return any(b"CPU 1 is now offline" in path.read_bytes() for path in consoles)
+
+    storm = ("--event", "cpu-storm:when=before workload,seconds=60")
+    alone = ("--rev", "HEAD", "--tree", TREE, "--workload", "none", "--guest", "smp2")
+    ran = ktrial.interrupted("run", *alone, *storm, when=storming)
+    assert ran.exit_code == 130, ran.explain()
+    assert not ktrial.qemus()

@@ -296,9 +296,12 @@ def test_what_is_needed_depends_on_the_verb(ready: Project) -> None:
         assert found.returncode == (3 if "missing:" in found.stderr else 7)
         return set(re.findall(r"^  no-such-(\S+)", found.stderr, re.MULTILINE))
 
-    for light in (["list"], ["--version"], ["doctor"], [], ["run", "--help"]):
+    for light in (["list"], ["--version"], ["doctor"], ["ktap", "-"], [], ["run", "--help"]):
         assert lacks(*light) == set()
-    assert lacks("demo") == {"build", "guest"}
+    assert lacks("demo") == lacks("plan", "x") == {"build", "guest"}
+    assert lacks("series", "x") == {"build"}
+    assert lacks("shell", "smp2", "--", "ls", "-h", f"--arch={foreign}") == {"build", "guest"}
+    assert lacks("shell", "smp2", "--arch", foreign) >= {"guest", f"qemu-{foreign}"}
     both = {"build", "guest", f"qemu-{foreign}", f"cc-{foreign}"}
     assert lacks("run", "x", "--arch", foreign) == both
     assert lacks("run", f"--arch={foreign}") == both

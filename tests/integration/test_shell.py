@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def place(tmp_path: Path, scope: Scope) -> Place:
         scope=scope,
         cwd=repo / "mm",
         machine=X86,
+        memory=4096,
         ends=Ends(),
     )
 
@@ -96,3 +98,24 @@ def test_what_does_not_go_together_is_refused() -> None:
     with pytest.raises(UserError, match="no exit status") as caught:
         shell.check(ShellRequest(console=True, command=("uname", "-r")))
     assert caught.value.hint.endswith("-- uname -r")
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (ShellRequest(guest="smp3x"), "unknown guest “smp3x”"),
+        (ShellRequest(kernel="/nowhere/bzImage"), "/nowhere/bzImage: No such file"),
+        (ShellRequest(image="gone.qcow2"), "there is no image gone.qcow2"),
+        (ShellRequest(architecture="aarch46"), "unknown architecture “aarch46”"),
+        (ShellRequest(kconfigs=("lockup",)), "unknown kconfig fragment “lockup”"),
+        (ShellRequest(guest="hugemem"), "guest hugemem cannot be had here: it may take 16592 MiB"),
+        (ShellRequest(rev="no-such"), "there is no revision “no-such”"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_built(
+    place: Place, request_: ShellRequest, told: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(told)):
+        shell.shell(request_, place)
+    assert not (place.settings.cache / "builds").exists()
+    assert not list(place.settings.cache.glob("tmp/*"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,8 @@ def test_a_change_that_keeps_size_and_time_is_seen(
     path = repo / "mm/slub.c"
     git(repo, "update-index", "--refresh")
     text, times = path.read_text(), path.stat()
+    # Only the time of the inode's change tells, of which git looks at the seconds alone.
+    time.sleep(max(0.0, int(times.st_ctime) + 1.05 - time.time()))
     path.write_text(text.replace("s", "t", 1))
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     found = worktree.as_it_lies(opened(repo, tmp_path, scope), scope=scope)

@@ -12,9 +12,11 @@ import pytest
 from pipeline import actor as actor_module
 from pipeline import conductor as conductor_module
 from pipeline.actions import perform
+from pipeline.actor import Actor
 from pipeline.conductor import Conductor
 from pipeline.model import Action, Event, EventResult, EventState
 from pipeline.scope import Scope
+from pipeline.session import Reply
 from tests.conftest import QuietStep
 from tests.simulated import Simulated, simulated
 
@@ -56,6 +58,27 @@ def test_vcpus_come_back_where_libvirt_lost_count(tmp_path: Path, scope: Scope) 
     for action in (Action.VCPU_ADD, Action.VCPU_REMOVE, Action.VCPU_ADD):
         good(do(made, action, scope))
     assert made.machine.calls == ["set_vcpus 3", "device_del vcpu2", "device_add vcpu2"]
+
+
+def test_a_qemu_that_dies_of_it_is_not_asked_to_add_after_a_removal(
+    tmp_path: Path, scope: Scope
+) -> None:
+    made = simulated(tmp_path)
+    made.machine.version = (7, 2)
+    good(do(made, Action.VCPU_ADD, scope))
+    good(do(made, Action.VCPU_REMOVE, scope))
+    again = do(made, Action.VCPU_ADD, scope)
+    assert again.state is EventState.UNSUPPORTED
+    assert "QEMU 7.2 under TCG" in again.reason
+    assert made.machine.calls == ["set_vcpus 3", "device_del vcpu2"]
+
+
+def test_a_boot_without_time_says_nothing_of_the_guest(tmp_path: Path, scope: Scope) -> None:
+    made = simulated(tmp_path)
+    made.machine.blind = True
+    result = do(made, Action.VCPU_ADD, scope.child(0.05))
+    assert result.state is EventState.HARNESS
+    assert "the boot as a whole" in result.reason
 
 
 def test_what_does_not_fit_is_not_run(tmp_path: Path, scope: Scope) -> None:
@@ -102,6 +125,18 @@ def test_memory_in_odd_sizes(tmp_path: Path, scope: Scope) -> None:
     result = do(simulated(tmp_path), Action.MEMORY_ADD, scope, memory=100)
     assert result.state is EventState.UNSUPPORTED
     assert "blocks of 128 MiB" in result.reason
+
+
+def test_what_a_kernel_cannot_do_by_its_make_is_unsupported(tmp_path: Path, scope: Scope) -> None:
+    made = simulated(tmp_path)
+    all_of_it = do(made, Action.MEMORY_OFFLINE, scope, count=4)
+    assert all_of_it.state is EventState.UNSUPPORTED
+    assert all_of_it.reason == "4 block(s) of 128 MiB are online, and one has to stay"
+    made.kernel.kernel_max, made.kernel.online = 0, {0}
+    for action in (Action.CPU_OFFLINE, Action.CPU_STORM):
+        result = do(made, action, scope)
+        assert result.state is EventState.UNSUPPORTED
+        assert result.reason == "the kernel is built for 1 CPU"
 
 
 def test_arm_has_no_vcpu_hotplug_and_no_dimms_without_firmware(
@@ -153,6 +188,25 @@ def test_no_answer_of_a_guest_that_is_dead(tmp_path: Path, scope: Scope) -> None
     result = do(made, Action.VCPU_ADD, scope)
     assert (result.state, result.title) == (EventState.FAILED, "vcpu-add: no answer")
     assert made.kernel.guest.end().stop.value == "no answer"
+
+
+def test_a_command_that_came_back_late_gives_no_guest_up(tmp_path: Path, scope: Scope) -> None:
+    """The question whether the guest answers is still open then; it may be powering off."""
+    made = simulated(tmp_path)
+
+    class Late:
+        def run(self, command: str, *, scope: Scope) -> Reply:
+            time.sleep(0.15)
+            return made.kernel.run(command, scope=scope)
+
+    def answers(_: Scope) -> bool:
+        time.sleep(0.2)
+        return False
+
+    actor = Actor(made.kernel.guest, Late(), made.actor.setting, answers)
+    actor.run(":", scope, 5.0)
+    time.sleep(0.3)
+    assert not made.kernel.guest.died.is_set()
 
 
 def test_a_panic_in_an_event(tmp_path: Path, scope: Scope) -> None:
@@ -208,6 +262,35 @@ def test_an_event_that_comes_again_ends_where_nothing_is_left(tmp_path: Path, sc
     (result,) = play(simulated(tmp_path), scope, event(Action.VCPU_ADD, "every 0.1 s"), seconds=1.0)
     good(result)
     assert result.host.startswith("2 times, the last time: QEMU added vCPUs 3; then: ")
+
+
+def test_an_event_that_another_kept_waiting_says_so(tmp_path: Path, scope: Scope) -> None:
+    storm = event(Action.CPU_STORM, "at start", seconds=60.0)
+    off = event(Action.CPU_OFFLINE, "after 0.1 s")
+    _, waited = play(simulated(tmp_path), scope, storm, off, seconds=0.5)
+    assert waited.state is EventState.NOT_RUN
+    assert waited.reason.startswith("it was due after 0.1 s, when other events were under way")
+    assert "after 0.5 s" in waited.reason
+
+
+def test_what_needs_an_event_that_is_unsupported_is_so_too(tmp_path: Path, scope: Scope) -> None:
+    made = simulated(tmp_path)
+    made.machine.blind, made.kernel.release = True, "6.12.117"
+    planned = (event(Action.VCPU_ADD), event(Action.VCPU_REMOVE), event(Action.CPU_ONLINE))
+    added, removed, online = play(made, scope, *planned, seconds=0.1)
+    assert added.state is removed.state is EventState.UNSUPPORTED
+    assert removed.reason == f"needs event {planned[0].label}: {added.reason}"
+    assert online.state is EventState.NOT_RUN
+    assert online.reason == "0 CPUs can go online, not 1"
+
+
+def test_an_event_that_cannot_come_again_keeps_what_it_did(tmp_path: Path, scope: Scope) -> None:
+    made = simulated(tmp_path)
+    made.machine.version = (7, 2)
+    again = (event(Action.VCPU_ADD, "every 0.2 s"), event(Action.VCPU_REMOVE, "every 0.25 s"))
+    added, removed = play(made, scope, *again, seconds=1.5)
+    assert added.state is removed.state is EventState.GOOD
+    assert "then: QEMU 7.2 under TCG" in added.host
 
 
 def test_behind_a_command_that_never_came_back_nothing_is_run(tmp_path: Path, scope: Scope) -> None:

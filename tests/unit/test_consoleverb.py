@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
@@ -10,13 +9,14 @@ import pytest
 
 from pipeline import consoleverb
 from pipeline.errors import UserError
+from pipeline.scope import Scope
 from tests import guests
 
 LOGS = Path(__file__).parent / "consoles"
 
 
 def examine(name: str) -> consoleverb.Account:
-    return consoleverb.examine(str(LOGS / f"{name}.log"), guests.FAMILIES, io.BytesIO())
+    return consoleverb.examine(str(LOGS / f"{name}.log"), guests.FAMILIES, Scope())
 
 
 def test_json() -> None:
@@ -42,16 +42,17 @@ def test_text() -> None:
     )
 
 
+def test_what_moves_the_terminals_cursor_or_turns_its_text_is_shown() -> None:
+    log = "[    1.000000] Linux version 6.12\n[    1.100000] BUG: bad \x9b31m\u202e thing\n"
+    text = consoleverb.as_text(consoleverb.read([log.encode()], guests.FAMILIES))
+    assert "bad \\x9b31m\\" in text
+    assert not {"\x9b", "\u202e"} & set(text)
+
+
 def test_clean_is_the_only_zero() -> None:
     assert examine("harmless").exit_code == 0
     for name in ("hang-before-userspace", "cut-in-a-line", "firmware-only", "oom"):
         assert examine(name).exit_code == 1
-
-
-def test_standard_input() -> None:
-    data = (LOGS / "oom.log").read_bytes()
-    account = consoleverb.examine("-", guests.FAMILIES, io.BytesIO(data))
-    assert [each.title for each in account.findings] == ["out of memory"]
 
 
 def test_nothing_at_all() -> None:
@@ -68,5 +69,5 @@ def test_a_log_without_stamps_is_a_kernel_s() -> None:
 @pytest.mark.parametrize("name", ["absent.log", "."])
 def test_what_cannot_be_read(name: str) -> None:
     with pytest.raises(UserError, match="cannot be read") as error:
-        consoleverb.examine(str(LOGS / name), guests.FAMILIES, io.BytesIO())
+        consoleverb.examine(str(LOGS / name), guests.FAMILIES, Scope())
     assert error.value.exit_code == 2

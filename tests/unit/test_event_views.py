@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 
 from pipeline import verdict
-from pipeline.model import Action, Case, Event, EventResult, EventState, Outcome, Plan, Stop
+from pipeline.model import (
+    Action,
+    Case,
+    Event,
+    EventResult,
+    EventState,
+    Outcome,
+    Phase,
+    Plan,
+    Stop,
+)
 from tests import runs
 
 EVENT = Event(label="add", action=Action.VCPU_ADD, when="at start")
@@ -74,6 +84,18 @@ def test_what_is_not_the_guests_doing_is_never_charged(
 def test_an_event_without_a_result_is_no_pass(made: Plan) -> None:
     case = cases(made, {"events": ()})["patched event add"]
     assert case.outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize("what", ["event", "workload"])
+def test_an_event_behind_something_that_failed_is_not_run(made: Plan, what: str) -> None:
+    """What failed has a case of its own; this one is no fault of the harness."""
+    unreached = EventResult(label="add", reason="needs event off: refused")
+    failed = EventResult(label="off", state=EventState.FAILED, reason="refused")
+    change: dict[str, object] = {"events": (unreached, failed)}
+    if what == "workload":
+        broken = (runs.output("shape", Phase.AFTER_BOOT), runs.output("hackbench", status=1))
+        change = {"events": (unreached,), "outputs": broken}
+    assert cases(made, change)["patched event add"].outcome is Outcome.NOT_RUN
 
 
 def test_an_event_behind_a_crash_is_not_run(made: Plan) -> None:

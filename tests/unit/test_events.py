@@ -79,6 +79,9 @@ def check(*listed: Event, shape: GuestShape = SHAPE, on: str = "x86_64") -> None
         ],
         [event(Action.MEMORY_ADD, count=2, memory=512), event(Action.MEMORY_REMOVE, count=2)],
         [event(Action.CPU_OFFLINE, "every 2 s"), event(Action.CPU_ONLINE, "every 2 s")],
+        [event(Action.VCPU_REMOVE, "after 5 s"), event(Action.VCPU_ADD, "after 1 s")],
+        [event(Action.VCPU_ADD, "at 50 %"), event(Action.VCPU_REMOVE, "after 1 s")],
+        [event(Action.MEMORY_OFFLINE), event(Action.MEMORY_ONLINE)],
     ],
 )
 def test_sense(listed: list[Event]) -> None:
@@ -99,12 +102,32 @@ def test_sense(listed: list[Event]) -> None:
         ([event(Action.CPU_STORM, "every 2 s")], "a storm comes once", "seconds"),
         ([event(Action.CPU_STORM, seconds=0.0)], "seconds = 0", "how long"),
         ([event(Action.CPU_ONLINE), event(Action.CPU_ONLINE)], "two of that label", "own"),
+        (
+            [event(Action.VCPU_ADD, "after 5 s"), event(Action.VCPU_REMOVE, "after 1 s")],
+            "only vCPUs that were added",
+            "vcpu-add in front",
+        ),
+        ([event(Action.CPU_ONLINE)], "0 are offline by then", "cpu-offline in front"),
+        ([event(Action.MEMORY_ONLINE)], "0 are offline by then", "memory-offline in front"),
+        ([event(Action.CPU_OFFLINE, count=2)], "one has to stay", "take fewer"),
     ],
 )
 def test_nonsense(listed: list[Event], words: str, hint: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         check(*listed)
     assert hint in caught.value.hint
+
+
+def test_cpus_that_are_held_back_can_be_brought_online() -> None:
+    check(event(Action.CPU_ONLINE, count=2), on="aarch64")
+    with pytest.raises(UserError, match="2 are offline by then"):
+        check(event(Action.CPU_ONLINE, count=3), on="aarch64")
+
+
+def test_a_shape_that_has_room_is_not_recommended_for_having_more() -> None:
+    with pytest.raises(UserError) as caught:
+        check(event(Action.VCPU_ADD, count=9), shape=replace(SHAPE, name="smp2of8"))
+    assert caught.value.hint == "take fewer"
 
 
 def test_a_storm_needs_a_second_cpu() -> None:
@@ -128,6 +151,12 @@ def test_without_vcpu_hotplug_any_cpu_but_the_last_may_go() -> None:
     check(event(Action.VCPU_REMOVE), on="aarch64")
     with pytest.raises(UserError):
         check(event(Action.VCPU_REMOVE, count=2), on="aarch64")
+
+
+def test_a_long_storm_and_many_vcpus_have_time() -> None:
+    one = events.allowance(event(Action.VCPU_ADD))
+    assert events.allowance(event(Action.CPU_STORM, seconds=600.0)) == one + 600
+    assert events.allowance(event(Action.VCPU_REMOVE, count=48)) > one + 200
 
 
 def test_events_are_split_at_the_workload() -> None:

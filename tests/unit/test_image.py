@@ -151,7 +151,12 @@ def test_a_path_is_a_disk_of_the_users_with_a_name_for_files(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("benhc", "unknown image"), ("./gone.qcow2", "there is no image"), ("./", "is a folder")],
+    [
+        ("benhc", "unknown image"),
+        ("./gone.qcow2", "there is no image"),
+        ("gone.img", "there is no image"),
+        ("./", "is a folder"),
+    ],
 )
 def test_what_is_no_image_is_refused(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:

@@ -20,7 +20,7 @@ from tests import reports
 from tests.unit.golden import check_golden
 
 XSD = Path(__file__).parents[1] / "schemas" / "jenkins-junit-10.xsd"
-RUNS = [reports.good, reports.broken, reports.with_every_outcome]
+RUNS = [reports.good, reports.broken, reports.varied, reports.with_every_outcome]
 
 
 def parsed(run: Run) -> Any:
@@ -68,6 +68,7 @@ def test_every_character_gives_a_document_that_can_be_read() -> None:
 
 def test_control_characters_are_shown_and_escapes_are_taken_out() -> None:
     assert clean("\x1b[1;31mBUG\x1b[0m\x00\r\nnext\rlast") == "BUG\\x00\nnext\nlast"
+    assert clean("mm: \u202efdp.c") == "mm: \\u202efdp.c"
 
 
 @pytest.mark.parametrize("make", RUNS)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from pipeline import ktapverb
-from pipeline.errors import Cancelled, UserError
+from pipeline.errors import UserError
 from pipeline.scope import Scope
 
 GOOD = "KTAP version 1\n1..2\nok 1 a\nok 2 b # SKIP why\n"
@@ -49,6 +48,17 @@ def test_json(tmp_path: Path) -> None:
     }
 
 
+def test_what_moves_the_terminals_cursor_or_turns_its_text_is_shown(tmp_path: Path) -> None:
+    _, text = examine(tmp_path, "KTAP version 1\n1..1\nok 1 a\x9b31m\u202eb\n")
+    assert text.startswith("passed   a\\x9b31m\\")
+    assert text.endswith("b\n1 test: 1 passed; complete\n")
+
+
+def test_lines_across_pieces() -> None:
+    assert list(ktapverb._lines([b"a", b"b\n\nc", b"", b"\n", b"d"])) == [b"ab", b"", b"c", b"d"]
+    assert list(ktapverb._lines([b"a\n", b""])) == [b"a"]
+
+
 @pytest.mark.parametrize("text", ["", "Linux version 6.12\n", "all is ok\n"])
 def test_no_ktap_is_bad_input(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match="no KTAP"):
@@ -59,25 +69,3 @@ def test_what_cannot_be_read_is_bad_input(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(UserError, match=str(path)):
             ktapverb.examine(str(path), as_json=False, scope=Scope())
-
-
-def test_standard_input_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    reading, writing = os.pipe()
-    with os.fdopen(reading) as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        monkeypatch.setattr(ktapverb, "CHUNK", 3)
-        os.write(writing, GOOD.encode())
-        os.close(writing)
-        code, text = ktapverb.examine("-", as_json=False, scope=Scope())
-    assert (code, text.splitlines()[0]) == (0, "passed   a")
-
-
-def test_ctrl_c_ends_the_wait_for_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    reading, writing = os.pipe()
-    scope = Scope()
-    scope.cancel()
-    with os.fdopen(reading) as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        with pytest.raises(Cancelled):
-            ktapverb.examine("-", as_json=False, scope=scope)
-    os.close(writing)

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline import outcomes
 from pipeline.model import Case, CaseId, Outcome
+from pipeline.settings import shipped_root
 
 
 def case(outcome: Outcome, *, unjudgeable: bool = False, on_trial: bool = True) -> Case:
@@ -86,3 +87,20 @@ def test_mixed_one_beats_three_beats_zero() -> None:
             assert code in {0, 3}
             assert bisect in {0, 125}
             assert (code == 0) >= (bisect == 0), "good for bisect but not for the run"
+
+
+def readme() -> dict[str, list[str]]:
+    """The rows of README.md's table of outcomes: JUnit, exit, --bisect-exit."""
+    text = (shipped_root() / "README.md").read_text(encoding="utf-8")
+    lines = text[text.index("| Outcome | Means |") :].splitlines()[2:]
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines)
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in rows]
+    return {name: shown for name, _, *shown in cells}
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_the_readme_says_the_same_of_each_outcome(outcome: Outcome) -> None:
+    rule, (junit, code, bisect) = outcomes.RULES[outcome], readme()[outcome.value]
+    assert junit.startswith(f"`{rule.junit}`" if rule.junit else "plain case")
+    assert code.startswith("as the cause" if outcome is Outcome.NOT_RUN else str(rule.exit))
+    assert bisect.startswith(str(rule.bisect))

@@ -45,6 +45,13 @@ def test_the_matrix_is_architectures_by_guests_by_workloads() -> None:
     ]
 
 
+def test_a_scenario_without_a_guest_is_refused() -> None:
+    with pytest.raises(UserError, match="no guest is named"):
+        plan.make(replace(SCENARIO, guests=()))
+    some = replace(SCENARIO, guests=(), guests_on={"aarch64": ("smp1",)})
+    assert [cell.name for cell in plan.cells(some)] == ["aarch64.smp1.boot"]
+
+
 def test_each_block_holds_each_kernel_once_and_orders_differ() -> None:
     boots = [b for b in plan.make(SCENARIO).boots if b.cell.name == "x86_64.smp1.boot"]
     blocks = [[b.kernel for b in boots if b.block == n] for n in range(6)]

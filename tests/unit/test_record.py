@@ -17,6 +17,7 @@ from tests import reports, runs
 RUNS = [
     pytest.param(reports.good, id="good"),
     pytest.param(reports.broken, id="broken"),
+    pytest.param(reports.varied, id="varied"),
     pytest.param(reports.with_every_outcome, id="every outcome"),
 ]
 

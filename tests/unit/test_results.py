@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -72,3 +76,31 @@ def test_a_build_script_says_where_its_source_is(tmp_path: Path) -> None:
     results.name_source(script, tree, revision)
     assert "git am series/fix/*.eml" in script.read_text()
     assert script.stat().st_mode & 0o100
+
+
+def meets(call: Callable[..., None], *, fails: bool) -> Callable[..., None]:
+    """`call`, made by two threads at the same moment."""
+    meeting = threading.Barrier(2)
+
+    def both(*given: Path) -> None:
+        meeting.wait(10)
+        if fails:
+            raise OSError("another file system")
+        call(*given)
+
+    return both
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_boots_beside_each_other_may_keep_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    source, target = tmp_path / "image", tmp_path / "guest" / "image"
+    source.write_text("x")
+    monkeypatch.setattr("os.link", meets(os.link, fails=not linked))
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(results.link, source, target) for _ in range(2)]:
+            done.result()
+    assert target.samefile(source) is linked
+    assert target.read_text() == "x"
+    assert [path.name for path in target.parent.iterdir()] == ["image"]

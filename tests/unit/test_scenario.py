@@ -130,3 +130,22 @@ def test_the_command_line_goes_before_the_scenario(tmp_path: Path) -> None:
     assert found.architectures == ("aarch64",)
     assert (found.guests, found.boots) == (("smp4",), 5)
     assert found.workloads[0].parameters["loops"] == 7
+
+
+@pytest.mark.parametrize(
+    ("table", "message", "hint"),
+    [
+        ('layout = "per-keys"\nsource = "slab-memory"', "unknown layout", "did you mean per-key?"),
+        ('layout = "per-phase"\nsource = "slab-memorx"', "unknown source", "slab-memory?"),
+        ('layout = "per-phase"\nsource = "quick"\nkernel = "fx"', "unknown kernel", "fix?"),
+        ('layout = "per-key"\nsource = "hackbench"', "has no columns", "name them"),
+    ],
+)
+def test_a_table_that_can_have_no_number_is_refused(
+    tmp_path: Path, table: str, message: str, hint: str
+) -> None:
+    workloads = '[[workloads]]\nuse = "hackbench"\nlabel = "quick"\n'
+    text = f'{HEAD}probes = ["slab-memory"]\n{KERNELS}{workloads}[[tables]]\ntitle = "t"\n{table}\n'
+    with pytest.raises(UserError, match=message) as caught:
+        scenario.load(write(tmp_path, text))
+    assert hint in caught.value.hint

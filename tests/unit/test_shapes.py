@@ -70,6 +70,7 @@ TWO = cells(("0-1", 512), ("2-3", 512))
         ({"threads": -1}, "threads = -1 is negative"),
         ({"max_memory": 1024, "memory_slots": 2}, "max_memory = 1024 leaves nothing to add"),
         ({"max_memory": 2048}, "max_memory and memory_slots only make sense together"),
+        ({"max_memory": 2048, "memory_slots": -1}, "memory_slots = -1 is negative"),
         ({"memory_slots": 1}, "max_memory and memory_slots only make sense together"),
         ({"numa": cells(("0-1", 512), ("1-3", 512))}, "CPUs are 0-1,1-3, not each of 0-3 once"),
         ({"numa": cells(("0-1", 512), ("3", 512))}, "CPUs are 0-1,3, not each of 0-3 once"),

@@ -204,3 +204,10 @@ def test_a_table_over_all_guests_has_a_column_for_each_of_one_kernel() -> None:
     assert (
         "9" not in summary.render(run).split("guests beside each other")[1].split("Each number")[0]
     )
+
+
+def test_builds_of_two_configurations_are_told_apart() -> None:
+    made = runs.plan(runs.scenario(configurations=("plain", "debug")))
+    text = summary.render(runs.run(made, runs.good_evidence(made)))
+    for target in ("x86_64.plain", "x86_64.debug"):
+        assert f"build of fix for {target}: increment on base, 7.2 s, gcc" in text

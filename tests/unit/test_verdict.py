@@ -20,6 +20,8 @@ from pipeline.model import (
     BuildFailure,
     Case,
     ConfigFailure,
+    EventResult,
+    EventState,
     Evidence,
     Finding,
     LostSymbol,
@@ -723,11 +725,158 @@ def test_a_boot_that_was_never_planned_counts_for_nothing(pair: Plan) -> None:
     assert all(case.outcome is not Outcome.PASSED for case in cases if case.id.name == "boot")
 
 
+# --------------------------------------------------------------------------- attempts
+
+
+QEMU_DIED = {"stop": Stop.INFRA, "reason": "QEMU died", "ready": None, "outputs": (), "samples": ()}
+
+
+def again(evidence: Evidence, kernel: str, first: Mapping[str, object]) -> Evidence:
+    """The evidence with an attempt at the boots of a kernel that went wrong before the good one."""
+    attempts: list[BootResult] = []
+    for result in evidence.boots:
+        if result.boot.kernel == kernel:
+            attempts.append(replace(result, **first))  # type: ignore[arg-type]
+            attempts.append(replace(result, boot=replace(result.boot, boot=1)))
+        else:
+            attempts.append(result)
+    return replace(evidence, boots=tuple(attempts))
+
+
+def test_the_last_attempt_at_a_boot_counts(pair: Plan) -> None:
+    good = again(runs.good_evidence(pair), "patched", QEMU_DIED)
+    cases = verdict.judge(pair, good)
+    assert {case.outcome for case in cases} == {Outcome.PASSED}
+    turned = tuple(reversed(good.boots))
+    assert verdict.judge(pair, replace(good, boots=turned)) == cases
+
+
+def test_a_boot_whose_second_attempt_failed_too_is_an_error(pair: Plan) -> None:
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", QEMU_DIED)
+    cases = judged(pair, again(evidence, "patched", {}))
+    assert cases["patched boot"].outcome is Outcome.ERROR
+    assert cases["patched boot"].reason == "QEMU died", "one boot, however many attempts"
+
+
+def test_what_base_reported_in_a_lost_attempt_is_known_of_it(pair: Plan) -> None:
+    warning = runs.finding("warning", "mm/page_alloc.c:123", fatal=False)
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", {"findings": (warning,)})
+    assert judged(pair, evidence)["patched boot"].outcome is Outcome.FAILED
+    evidence = again(evidence, "base", {**QEMU_DIED, "findings": (warning,)})
+    assert judged(pair, evidence)["patched boot"].outcome is Outcome.BASE_BROKEN
+
+
+# --------------------------------------------------------------------------- events
+
+
+@pytest.fixture
+def eventful() -> Plan:
+    return runs.plan(runs.scenario(PAIR, events=("add", "again")))
+
+
+def happened(evidence: Evidence, kernel: str, **events: EventResult) -> Evidence:
+    """The evidence with some events of a kernel's boots changed."""
+    return replace(
+        evidence,
+        boots=tuple(
+            replace(r, events=tuple(events.get(e.label, e) for e in r.events))
+            if r.boot.kernel == kernel
+            else r
+            for r in evidence.boots
+        ),
+    )
+
+
+def unseen(label: str) -> EventResult:
+    return EventResult(
+        label=label,
+        state=EventState.FAILED,
+        title="vcpu-add: the guest does not see it",
+        reason="the guest does not see it after 10.2 s",
+        host="QEMU has 3 vCPUs",
+        guest="present 0-1",
+    )
+
+
+def test_an_event_is_charged_where_base_s_goes_well(eventful: Plan) -> None:
+    good = runs.good_evidence(eventful)
+    assert {case.outcome for case in verdict.judge(eventful, good)} == {Outcome.PASSED}
+    evidence = happened(good, "patched", again=unseen("again"))
+    case = judged(eventful, evidence)["patched event again"]
+    assert case.outcome is Outcome.FAILED
+    assert case.detail == "host: QEMU has 3 vCPUs\nguest: present 0-1"
+    here = happened(evidence, "base", again=unseen("again"))
+    assert judged(eventful, here)["patched event again"].outcome is Outcome.BASE_BROKEN
+
+
+def test_base_s_fault_in_another_event_is_another_fault(eventful: Plan) -> None:
+    evidence = happened(runs.good_evidence(eventful), "patched", again=unseen("again"))
+    evidence = happened(evidence, "base", add=unseen("add"))
+    assert judged(eventful, evidence)["patched event again"].outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize("stop", [Stop.INFRA, Stop.CUT])
+def test_an_event_that_failed_as_the_host_did_is_not_charged(eventful: Plan, stop: Stop) -> None:
+    evidence = happened(runs.good_evidence(eventful), "patched", again=unseen("again"))
+    evidence = runs.change_boot(evidence, "patched", {"stop": stop, "reason": "QEMU died"})
+    case = judged(eventful, evidence)["patched event again"]
+    assert case.outcome is (Outcome.NOT_RUN if stop is Stop.INFRA else Outcome.ERROR)
+    assert "QEMU died" in case.reason
+
+
+def test_an_event_is_planned_only_where_its_shape_is() -> None:
+    made = runs.plan(runs.scenario(PAIR, guests=("smp1", "smp2of8"), events=("add",)))
+    named = {each.suite.split(".")[2] for each in verdict.planned(made) if "event" in each.name}
+    assert named == {"smp2of8"}
+
+
+# --------------------------------------------------------------------------- kconfig axis
+
+
+def test_each_point_of_the_kconfig_axis_is_judged_by_itself() -> None:
+    made = runs.plan(runs.scenario(PAIR, configurations=("plain", "debug")))
+    good = runs.good_evidence(made)
+    builds: dict[tuple[str, str], Build | BuildFailure | ConfigFailure] = dict(good.builds)
+    builds["x86_64.debug", "patched"] = build_failure("patched")
+    cases = verdict.judge(made, replace(good, builds=builds))
+    bad = {(case.id.suite, case.id.name): case.outcome for case in cases if case.reason}
+    assert bad["num_present_cpus.x86_64.debug.patched", "build"] is Outcome.FAILED
+    cell = "num_present_cpus.x86_64.debug.smp2of8.hackbench.patched"
+    assert {suite for suite, _ in bad} == {"num_present_cpus.x86_64.debug.patched", cell}
+
+
+# --------------------------------------------------------------------------- what was spared
+
+
+@pytest.mark.parametrize("node", ["apply.patched", "build.x86_64.patched", "boot"])
+def test_what_was_not_started_is_not_run_and_says_why(pair: Plan, node: str) -> None:
+    good = runs.good_evidence(pair)
+    name = pair.boots[1].name if node == "boot" else node
+    why = "not started: the run ends at the first failure: see build.x86_64.base"
+    evidence = replace(
+        good,
+        revisions=without(good.revisions, "patched" if node.startswith("apply") else ""),
+        builds=without(good.builds, ("x86_64", "patched" if node != "boot" else "")),
+        boots=good.boots[:1],
+        spared={name: why},
+    )
+    cases = judged(pair, evidence)
+    kinds = {case.outcome for key, case in cases.items() if key.startswith("patched")}
+    assert Outcome.ERROR not in kinds
+    assert cases["patched boot"].outcome is Outcome.NOT_RUN
+    assert cases["patched boot"].reason.endswith(why)
+
+
 # --------------------------------------------------------------------------- property
 
 
 def chance(dice: random.Random, share: float) -> bool:
     return dice.random() < share
+
+
+def random_event(dice: random.Random, good: EventResult) -> EventResult:
+    state = dice.choice([EventState.GOOD] * 3 + list(EventState))
+    return replace(good, state=state, reason="" if state is EventState.GOOD else dice.choice("AB"))
 
 
 def random_boot(dice: random.Random, good: BootResult) -> BootResult:
@@ -758,7 +907,16 @@ def random_boot(dice: random.Random, good: BootResult) -> BootResult:
         problems=("hackbench (workload): unreadable",) if chance(dice, 0.1) else (),
         ready=None if chance(dice, 0.1) else good.ready,
         differences=dice.choice([(), (), (), None, ("CPU 1 is missing",)]),
+        events=tuple(random_event(dice, event) for event in good.events if chance(dice, 0.9)),
     )
+
+
+def random_attempts(dice: random.Random, boot: BootResult) -> list[BootResult]:
+    """The boot, perhaps behind an attempt that was lost with its QEMU."""
+    if chance(dice, 0.9):
+        return [boot]
+    lost = replace(random_boot(dice, boot), stop=Stop.INFRA)
+    return [lost, replace(boot, boot=replace(boot.boot, boot=1))]
 
 
 def random_plan(dice: random.Random) -> Plan:
@@ -770,6 +928,8 @@ def random_plan(dice: random.Random) -> Plan:
         probes=dice.choice([(), ("slab-orders", "slab-memory")]),
         labels=dice.choice([(), ("hackbench",), ("hackbench", "hackbench-pipe")]),
         boots=dice.choice([1, 1, 2, 3]),
+        configurations=dice.choice([(), (), ("plain", "debug")]),
+        events=dice.choice([(), ("add",), ("add", "again")]),
     )
     causes = {cell: "cannot" for cell in runs.plan(made).cells if chance(dice, 0.1)}
     return runs.plan(made, causes)
@@ -802,14 +962,16 @@ def random_evidence(dice: random.Random, made: Plan) -> Evidence:
     nodes += [f"build.{a}.{k}" for a, k in good.builds] + [f"image.{a}" for a in good.images]
     nodes += [f"accelerator.{a}" for a in good.images] + [boot.name for boot in made.boots]
     boots = [random_boot(dice, b) if chance(dice, 0.4) else b for b in good.boots]
+    boots = [boot for boot in boots if chance(dice, 0.95)]
     return Evidence(
         tree=good.tree if chance(dice, 0.9) else None,
         revisions=thinned(dice, revisions),
         builds=thinned(dice, builds),
         images=thinned(dice, good.images),
         accelerators=thinned(dice, good.accelerators),
-        boots=tuple(boot for boot in boots if chance(dice, 0.95)),
+        boots=tuple(each for boot in boots for each in random_attempts(dice, boot)),
         faults={node: "harness" for node in nodes if chance(dice, 0.03)},
+        spared={node: "not started" for node in nodes if chance(dice, 0.05)},
         cut=chance(dice, 0.1),
     )
 
@@ -821,21 +983,31 @@ def has_evidence(case: Case, made: Plan, evidence: Evidence) -> bool:
     if case.id.name == "apply":
         return isinstance(evidence.revisions.get(kernel), Revision)
     if case.id.name == "build":
-        return isinstance(evidence.builds.get((case.id.suite.split(".")[1], kernel)), Build)
+        target = ".".join(case.id.suite.split(".")[1:-1])
+        return isinstance(evidence.builds.get((target, kernel)), Build)
     boots = {b for b in made.boots if f"num_present_cpus.{b.cell.name}.{b.kernel}" == case.id.suite}
-    results = [r for r in evidence.boots if r.boot in boots]
+    results = [r for r in last_attempts(evidence) if replace(r.boot, boot=0) in boots]
     if not boots or len(results) != len(boots) or any(r.ready is None for r in results):
         return False
-    if case.id.name == "boot":
-        return all(is_clean_boot(result, made) for result in results)
-    if case.id.name == "shape":
-        return all(result.differences == () for result in results)
-    source = case.id.name.removeprefix("probe ")
-    return all(
-        any(o.source == source and o.exit_status == 0 for o in r.outputs)
-        and any(s.source == source for s in r.samples)
-        for r in results
+    return all(is_good(case.id.name, result, made) for result in results)
+
+
+def is_good(name: str, result: BootResult, made: Plan) -> bool:
+    if name == "boot":
+        return is_clean_boot(result, made)
+    if name == "shape":
+        return result.differences == ()
+    if name.startswith("event "):
+        wanted = name.removeprefix("event "), EventState.GOOD
+        return wanted in {(event.label, event.state) for event in result.events}
+    source = name.removeprefix("probe ")
+    return any(o.source == source and o.exit_status == 0 for o in result.outputs) and any(
+        s.source == source for s in result.samples
     )
+
+
+def last_attempts(evidence: Evidence) -> list[BootResult]:
+    return list({replace(result.boot, boot=0): result for result in evidence.boots}.values())
 
 
 def is_clean_boot(result: BootResult, made: Plan) -> bool:
@@ -862,6 +1034,7 @@ def guest_fault(result: BootResult) -> bool:
     return bool(
         result.findings
         or result.differences
+        or any(event.state is EventState.FAILED for event in result.events)
         or result.stop in {Stop.KERNEL, Stop.HANG}
         or any(o.exit_status not in {0, 127} for o in result.outputs)
     )
@@ -889,7 +1062,7 @@ def check_planned_equals_reported(made: Plan, cases: tuple[Case, ...]) -> None:
 
 
 def check_no_crash_is_lost(evidence: Evidence, cases: tuple[Case, ...]) -> None:
-    for result in evidence.boots:
+    for result in last_attempts(evidence):
         if result.stop in {Stop.KERNEL, Stop.HANG} or any(f.fatal for f in result.findings):
             suite = f"num_present_cpus.{result.boot.cell.name}.{result.boot.kernel}"
             kinds = {case.outcome for case in cases if case.id.suite == suite}
@@ -962,3 +1135,23 @@ def test_evidence_that_lacks_a_step_never_passes_the_later_ones(
     cases = verdict.judge(three, spoil(runs.good_evidence(three)))
     boots = [case for case in cases if case.id.name not in {"apply", "build"}]
     assert all(case.outcome is not Outcome.PASSED for case in boots)
+
+
+def test_a_stall_in_boots_that_shared_the_host_is_no_evidence_without_a_base() -> None:
+    """We kept the host busy ourselves: every boot may stall for that."""
+    alone = runs.plan(replace(runs.scenario((replace(PATCHED, on=None),)), boots=2))
+    stall = {"findings": (runs.finding("hang", "rcu stall", fatal=False),)}
+    evidence = runs.change_boot(runs.good_evidence(alone), "patched", stall)
+    assert judged(alone, evidence)["patched boot"].outcome is Outcome.FAILED
+    busy = runs.change_boot(evidence, "patched", {"shared": True})
+    case = judged(alone, busy)["patched boot"]
+    assert case.outcome is Outcome.INCONCLUSIVE
+    assert "--exclusive always" in case.reason
+
+
+def test_a_stall_that_base_had_the_chance_of_too_is_charged() -> None:
+    pair = runs.plan(replace(runs.scenario(PAIR), boots=2))
+    stall = {"findings": (runs.finding("hang", "rcu stall", fatal=False),)}
+    evidence = runs.change_boot(runs.good_evidence(pair), "base", {"shared": True})
+    evidence = runs.change_boot(evidence, "patched", {**stall, "shared": True})
+    assert judged(pair, evidence)["patched boot"].outcome is Outcome.FAILED

@@ -217,11 +217,16 @@ def slow(deadline: float) -> WorkloadRun:
     return workload.bind(made, "slow", {})
 
 
-def test_the_deadline_of_a_step_is_told_from_that_of_the_boot(step: QuietStep) -> None:
+@pytest.mark.parametrize(("crowding", "limit"), [(1.0, "0.05"), (4.0, "0.2")])
+def test_the_deadline_of_a_step_is_told_from_that_of_the_boot(
+    step: QuietStep, monkeypatch: pytest.MonkeyPatch, crowding: float, limit: str
+) -> None:
+    """… and is as much longer as the host is crowded."""
+    monkeypatch.setattr(workload.host, "crowding", lambda: crowding)
     session = Recorded({"slow": Answer(exit_status=None)}, wait=True)
     (_, output) = workload.timeline(session, slow(0.05), (), scope=Scope(60), step=step)
     assert output.timed_out
-    assert output.problem == "no end after 0.05 s"
+    assert output.problem == f"no end after {limit} s"
     (_, output) = workload.timeline(session, slow(60), (), scope=Scope(0.05), step=step)
     assert not output.timed_out
 

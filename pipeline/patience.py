@@ -1,0 +1,76 @@
+"""How long a guest is waited for before it is called dead.
+
+Generous: neither a slow host nor a large guest must turn a good kernel into a hang. Emulated
+vCPUs share the host's cores, so that a guest of 64 comes up slowly (arm64 6.12 was silent for
+13 s at a time); and on a host that has several times its load, everything takes as much longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from pipeline import host
+from pipeline.errors import InfraError
+from pipeline.guest import Guest, GuestEnd
+from pipeline.model import Accelerator, GuestShape, Stop
+from pipeline.scope import Scope
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """`seconds`, and `each` more for each vCPU that boots; on a host with nothing else to do."""
+
+    seconds: float
+    each: float = 0.0
+
+    def of(self, shape: GuestShape) -> float:
+        return self.seconds + self.each * shape.vcpus
+
+
+# Until the guest is ready; and without a word on its console, which is given up long before.
+BOOT: Mapping[str, Limit] = {"kvm": Limit(seconds=60.0), "tcg": Limit(seconds=240.0, each=4.0)}
+SILENCE: Mapping[str, Limit] = {"kvm": Limit(seconds=15.0), "tcg": Limit(seconds=40.0, each=1.0)}
+
+
+# On a host with so many times its load, a guest that has had less than this share of the CPUs
+# that it could use was starved: nothing is known of its kernel.
+CROWDED = 2.0
+FAIR_SHARE = 0.5
+
+
+def boot_seconds(accelerator: Accelerator, shape: GuestShape) -> float:
+    """Until a guest is ready, silent or not."""
+    return BOOT[accelerator.name].of(shape)
+
+
+def silence_seconds(accelerator: Accelerator, shape: GuestShape) -> float:
+    """Without a word on the console of a guest that boots."""
+    return SILENCE[accelerator.name].of(shape) * host.crowding()
+
+
+def until_ready(guest: Guest, scope: Scope) -> GuestEnd | None:
+    """Wait for a guest that boots: None, or how it ended instead. Raises Cancelled."""
+    about = guest.spec.accelerator, guest.spec.shape
+    limit = scope.child(boot_seconds(*about))
+    end = guest.wait_ready(limit, silence=silence_seconds(*about))
+    if end is not None and end.stop is Stop.HANG and (why := _starved(guest)):
+        return replace(end, stop=Stop.INFRA, reason=f"{why}; {end.reason}")
+    return end
+
+
+def _starved(guest: Guest) -> str:
+    """Whether the host kept a guest from getting ready, in words; "" where that is not so."""
+    crowding, passed = host.crowding(), time.time() - guest.started
+    with suppress(InfraError):
+        had = guest.machine.cpu_seconds()
+        usable = passed * min(guest.spec.shape.vcpus, host.cpu_count())
+        if crowding >= CROWDED and had < FAIR_SHARE * usable:
+            return (
+                "the host is too busy to tell whether the guest hangs; "
+                f"it has at least {crowding:.0f} times its load, and gave the guest {had:.0f} s "
+                f"of CPU time in {passed:.0f} s"
+            )
+    return ""

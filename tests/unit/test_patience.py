@@ -1,0 +1,64 @@
+"""How long a guest is waited for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline import host, patience
+from pipeline.model import Stop
+from pipeline.scope import Scope
+from tests import runs
+from tests.simulated import SHAPE, simulated
+
+LARGE = replace(SHAPE, vcpus=64, max_vcpus=64)
+
+
+def load(monkeypatch: pytest.MonkeyPatch, per_core: float) -> None:
+    average = per_core * host.cpu_count()
+    monkeypatch.setattr(host.os, "getloadavg", lambda: (average, 0.0, 0.0))
+
+
+@pytest.mark.parametrize(("per_core", "times"), [(0.1, 1.0), (2.5, 2.5), (30.0, 4.0)])
+def test_a_crowded_host_is_given_more_time(
+    per_core: float, times: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(monkeypatch, per_core)
+    assert host.crowding() == pytest.approx(times)
+    assert patience.silence_seconds(runs.TCG, SHAPE) == pytest.approx(42 * times)
+
+
+def test_emulated_guests_are_given_more_time_for_each_vcpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load(monkeypatch, 0.0)
+    kvm = replace(runs.TCG, name="kvm")
+    assert patience.silence_seconds(runs.TCG, LARGE) == 104.0
+    assert patience.boot_seconds(runs.TCG, LARGE) == 496.0
+    assert patience.silence_seconds(kvm, LARGE) == patience.silence_seconds(kvm, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("per_core", "cpu", "stop"),
+    [(30.0, 0.0, Stop.INFRA), (30.0, 1e6, Stop.HANG), (1.0, 0.0, Stop.HANG)],
+)
+def test_a_guest_that_its_host_starved_is_not_called_dead(
+    *,
+    per_core: float,
+    cpu: float,
+    stop: Stop,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    scope: Scope,
+) -> None:
+    load(monkeypatch, per_core)
+    monkeypatch.setattr(patience, "SILENCE", {"tcg": patience.Limit(seconds=0.02)})
+    made = simulated(tmp_path)
+    made.machine.cpu = cpu
+    end = patience.until_ready(made.kernel.guest, scope)
+    assert end is not None
+    assert end.stop is stop
+    assert end.reason.startswith("the host is too busy") is (stop is Stop.INFRA)
+    assert "said nothing" in end.reason
