@@ -18,7 +18,7 @@ LARGE = replace(SHAPE, vcpus=64, max_vcpus=64)
 
 def load(monkeypatch: pytest.MonkeyPatch, per_core: float) -> None:
     average = per_core * host.cpu_count()
-    monkeypatch.setattr(host.os, "getloadavg", lambda: (average, 0.0, 0.0))
+    monkeypatch.setattr("os.getloadavg", lambda: (average, 0.0, 0.0))
 
 
 @pytest.mark.parametrize(("per_core", "times"), [(0.1, 1.0), (2.5, 2.5), (30.0, 4.0)])

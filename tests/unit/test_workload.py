@@ -222,7 +222,7 @@ def test_the_deadline_of_a_step_is_told_from_that_of_the_boot(
     step: QuietStep, monkeypatch: pytest.MonkeyPatch, crowding: float, limit: str
 ) -> None:
     """… and is as much longer as the host is crowded."""
-    monkeypatch.setattr(workload.host, "crowding", lambda: crowding)
+    monkeypatch.setattr("pipeline.host.crowding", lambda: crowding)
     session = Recorded({"slow": Answer(exit_status=None)}, wait=True)
     (_, output) = workload.timeline(session, slow(0.05), (), scope=Scope(60), step=step)
     assert output.timed_out
