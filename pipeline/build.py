@@ -35,6 +35,7 @@ from pipeline.workbench import DEADLINE, Workbench
 LayOut = Callable[[FileTimes | None], AbstractContextManager[Sources]]
 
 BUILD_LOG = "build.log"
+FRAGMENTS = "fragments"
 LOW_BYTES = 256 << 20  # gcc removes what it could not write: some is free again by then
 
 
@@ -128,7 +129,7 @@ class _Job:
 
     @property
     def _wishes(self) -> tuple[str, ...]:
-        return tuple(kconfig.render_fragment(fragment) for fragment in self.request.fragments)
+        return tuple(kconfig.wish(fragment) for fragment in self.request.fragments)
 
     @property
     def config_key(self) -> str:
@@ -175,6 +176,9 @@ class _Job:
             sandboxed=metadata["sandboxed"],
             seconds=time.monotonic() - self.started,
             how=how,
+            slower=kconfig.slower(self.request.fragments),
+            cmdline=tuple(word for each in self.request.fragments for word in each.cmdline),
+            reserves=sum(each.reserves for each in self.request.fragments),
         )
 
     # ------------------------------------------------------------------ miss
@@ -186,12 +190,12 @@ class _Job:
         with self.store.workspace(
             self.group, self.request.base_tree_id, in_place=in_place, scope=self.scope
         ) as workspace:
-            fragments = self._write_fragments(workspace)
+            (workspace.folder / FRAGMENTS).mkdir(exist_ok=True)
             with self.lay_out(workspace.seen) as sources:
                 bench = self._bench(workspace, sources)
                 sandbox.require(bench.box, scope=self.scope)
                 making = _Making(job=self, bench=bench, continued=workspace.seen is not None)
-                outcome = making.run(fragments)
+                outcome = making.run(workspace.folder / FRAGMENTS)
             if not isinstance(outcome, _Made):
                 if self._is_worth_keeping(outcome) and not in_place:
                     self.store.keep(
@@ -214,7 +218,7 @@ class _Job:
         box = Sandbox(
             source=sources.path,
             build=workspace.build,
-            extra={recipe.FRAGMENTS: workspace.folder / "fragments"},
+            extra={recipe.FRAGMENTS: workspace.folder / FRAGMENTS},
             enabled=self.request.sandboxed,
         )
         return Workbench(
@@ -238,19 +242,6 @@ class _Job:
             return "clean build"
         return "increment on base" if seen.tree_id == self.request.base_tree_id else "increment"
 
-    def _write_fragments(self, workspace: Workspace) -> list[Path]:
-        """The fragments as files, in their order; their paths as the sandbox shows them."""
-        folder = workspace.folder / "fragments"
-        entries.remove(folder)
-        folder.mkdir()
-        names = [
-            f"{number:02}-{fragment.name}.config"
-            for number, fragment in enumerate(self.request.fragments)
-        ]
-        for name, text in zip(names, self._wishes, strict=True):
-            (folder / name).write_text(text)
-        return [recipe.FRAGMENTS / name for name in names]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Made:
@@ -268,8 +259,8 @@ class _Making:
     bench: Workbench
     continued: bool
 
-    def run(self, fragments: Sequence[Path]) -> _Made | BuildFailure | ConfigFailure:
-        """The build that is in the store now, or what went wrong."""
+    def run(self, fragments: Path) -> _Made | BuildFailure | ConfigFailure:
+        """The build that is in the store now, or what went wrong. `fragments`: where they lie."""
         config = self._configure(fragments)
         if isinstance(config, ConfigFailure):
             return config
@@ -282,7 +273,7 @@ class _Making:
         entries.entry(self.job.store.build(key), lambda folder: self._fill(folder, key))
         return _Made(key=key, now=True)
 
-    def _configure(self, fragments: Sequence[Path]) -> str | ConfigFailure:
+    def _configure(self, fragments: Path) -> str | ConfigFailure:
         """The final configuration; in the build folder it keeps its time where it is unchanged.
 
         make compares that time: kbuild rebuilds what holds the whole configuration
@@ -296,7 +287,11 @@ class _Making:
             config = (entry / "config").read_text()
             target.write_text(config)
         else:
-            made = configuration.make(self.bench, self.job.request.fragments, fragments)
+            chosen = configuration.choose(self.bench, self.job.request.fragments)
+            if isinstance(chosen, ConfigFailure):
+                return chosen
+            files = write_fragments(chosen.fragments, fragments)
+            made = configuration.make(self.bench, chosen, files)
             if isinstance(made, ConfigFailure):
                 return made
             config = made
@@ -390,3 +385,13 @@ class _Making:
             "seconds": round(time.monotonic() - self.job.started, 3),
         }
         (folder / "metadata.json").write_text(json.dumps(metadata, indent=1) + "\n")
+
+
+def write_fragments(chosen: Sequence[Fragment], folder: Path) -> list[Path]:
+    """The fragments as files, in their order; their paths as the sandbox shows them."""
+    entries.remove(folder)
+    folder.mkdir()
+    names = [f"{number:02}-{fragment.name}.config" for number, fragment in enumerate(chosen)]
+    for name, fragment in zip(names, chosen, strict=True):
+        (folder / name).write_text(kconfig.render_fragment(fragment))
+    return [recipe.FRAGMENTS / name for name in names]

@@ -43,6 +43,7 @@ LINKER = (
     re.compile(r"^ld\.lld: error: (?P<error>.*)$"),
 )
 OTHERS = (
+    re.compile(r"^(?:clang|gcc|\S+-gcc|cc1): (?:fatal )?error: (?P<error>.*)$"),
     re.compile(r"^ERROR: (?:modpost: )?(?P<error>.*)$"),
     re.compile(r"^\S*ld(?:\.\w+)?: (?P<error>.*(?:cannot|failed|not found|error|discarded).*)$"),
     re.compile(r"^(?P<file>\S+\.o): (?P<error>error: objtool.*)$"),
@@ -53,6 +54,12 @@ MAKE_STOPPED = re.compile(
     r"^make(?:\[\d+\])?: \*\*\* \[(?:(?P<file>[^\s:\]]+):(?P<line>\d+): )?(?P<target>[^\]]+)\] "
     r"(?P<error>.*)$"
 )
+# lld tells the place in the lines below: ">>> referenced by slub.c:2 (/src/mm/slub.c:2)" with
+# debugging information, else the source's name and in the next line the object.
+LLD_PLACE = re.compile(
+    r"^>>> (?:referenced by|defined at) (?P<name>[^\s:]+)(?::\d+ \((?P<file>.*):(?P<line>\d+)\))?$"
+)
+LLD_OBJECT = re.compile(r"^>>> +(?P<file>[^\s:]+\.o):\(")
 IN_FUNCTION = re.compile(r"^(?:\S*ld(?:\.\w+)?: )?(?P<file>[^\s:]+\.o): in function")
 NO_SPACE = "No space left on device"
 # As the tool itself says it, to the end of the line. What quotes the source has quotation
@@ -63,9 +70,14 @@ HOST_FAULTS = re.compile(
     rf"{NO_SPACE}|Cannot allocate memory|Killed signal terminated program \S+"
     r"|virtual memory exhausted|out of memory allocating \d+ bytes.*"
     r"|internal compiler error: (?:Killed|Segmentation fault)(?: \(program \S+\))?"
+    r"|unable to execute command: (?:Killed|Segmentation fault)(?: \(core dumped\))?|out of memory"
     r")$"
+    # clang compiles in the process that make started, so that make alone can tell.
+    r"|^make(?:\[\d+\])?: \*\*\* \[[^\]]*\] Killed$"
 )
 EXCERPT = re.compile(r"^\s*\d* +\|")
+# clang before 16 shows the source without line numbers, in the next line.
+DIAGNOSTIC = re.compile(r"^[^\s:()]+:\d+:\d+: (?:fatal error|error|warning|note): ")
 
 
 def first_error(text: str, *, roots: Sequence[str] = ("/src", "/build")) -> FirstError:
@@ -76,15 +88,20 @@ def first_error(text: str, *, roots: Sequence[str] = ("/src", "/build")) -> Firs
     lines = text.splitlines()
     for patterns in (CAUSES, LINKER, OTHERS, (MAKE_STOPPED,)):
         for number, found in _matches(lines, patterns):
-            return _error(found, lines[:number], roots)
+            return _error(found, lines[:number], lines[number + 1 :], roots)
     last = next((line for line in reversed(lines) if line.strip()), "make said nothing")
     return FirstError(error=last.strip())
 
 
 def host_fault(text: str) -> str:
     """The line that shows that the host was at fault (disk, memory), "" where none does."""
-    lines = (line.rstrip() for line in text.splitlines() if not EXCERPT.match(line))
-    return next((line for line in lines if HOST_FAULTS.match(line)), "")
+    before = ""
+    for line in map(str.rstrip, text.splitlines()):
+        quoted = EXCERPT.match(line) or (DIAGNOSTIC.match(before) and not DIAGNOSTIC.match(line))
+        if not quoted and HOST_FAULTS.match(line):
+            return line
+        before = line
+    return ""
 
 
 def is_about_disk(fault: str) -> bool:
@@ -100,8 +117,12 @@ def _matches(
                 yield number, found
 
 
-def _error(found: re.Match[str], before: list[str], roots: Sequence[str]) -> FirstError:
+def _error(
+    found: re.Match[str], before: list[str], after: list[str], roots: Sequence[str]
+) -> FirstError:
     groups = found.groupdict()
+    if found[0].startswith("ld.lld: "):
+        groups |= _lld_place(after)
     error = groups["error"].strip()
     file = groups.get("file") or ""
     if groups.get("target"):
@@ -111,6 +132,17 @@ def _error(found: re.Match[str], before: list[str], roots: Sequence[str]) -> Fir
         file = f"{unit.rpartition('/')[0]}/{file}" if "/" in unit else file
     line = groups.get("line")
     return FirstError(error=error, file=_relative(file, roots), line=int(line) if line else None)
+
+
+def _lld_place(after: list[str]) -> dict[str, str | None]:
+    place = LLD_PLACE.match(after[0]) if after else None
+    if place is None:
+        return {}
+    if place["file"]:
+        return place.groupdict()
+    unit = LLD_OBJECT.match(after[1]) if after[1:] else None
+    folder = unit["file"].rpartition("/")[0] if unit else ""
+    return {"file": f"{folder}/{place['name']}" if folder else place["name"]}
 
 
 def _unit(before: list[str]) -> str:

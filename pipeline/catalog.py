@@ -6,7 +6,6 @@ holds folders of the same kinds as the shipped one and wins where names are the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,8 +26,6 @@ from pipeline.model import (
 
 Item = TypeVar("Item")
 Readable = TypeVar("Readable", WorkloadSpec, ProbeSpec)
-
-KTRIAL_NOTE = re.compile(r"^# ktrial: (.*)$", re.MULTILINE)
 
 
 def pick(kind: str, name: str, known: Mapping[str, Item]) -> Item:
@@ -79,7 +76,7 @@ class Catalog:
 
     @cached_property
     def fragments(self) -> Mapping[str, Fragment]:
-        return self._each("kconfigs", "*.config", _read_fragment, name=_stem)
+        return _Fragments(self._each("kconfigs", "*.config", _read_fragment, name=_stem))
 
     @cached_property
     def scenarios(self) -> Mapping[str, Path]:
@@ -154,11 +151,14 @@ def _sound_shape(path: Path) -> GuestShape:
 
 
 def _read_fragment(path: Path) -> Fragment:
-    text = path.read_text(encoding="utf-8")
-    note = KTRIAL_NOTE.search(text)
-    return Fragment(
-        name=path.stem,
-        path=path,
-        symbols=kconfig.parse_fragment(text, name=str(path)),
-        description=note.group(1) if note else "",
-    )
+    return kconfig.read_fragment(path.read_text(encoding="utf-8"), path=path)
+
+
+class _Fragments(dict[str, Fragment]):
+    """Fragments by name; `randconfig@42` is one of them with a seed of its own."""
+
+    def __missing__(self, name: str) -> Fragment:
+        kind, at, seed = name.partition("@")
+        if not at:
+            raise KeyError(name)
+        return kconfig.seeded(self[kind], name, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,14 +20,15 @@ class Compiler:
 
     program: str
     prefix: str
-    version: str  # first line of `--version`, with the distribution's revision
+    version: str  # from `--version`, with the distribution's revision where it tells
     linker: str
     make: tuple[str, ...]
+    others: tuple[str, ...] = ()  # versions of the toolchain's further programs
 
     @property
     def identity(self) -> str:
         """What makes two compilers the same to a build."""
-        return "\n".join((self.program, self.version, self.linker, *self.make))
+        return "\n".join((self.program, self.version, self.linker, *self.make, *self.others))
 
 
 # What a kernel build runs or includes on the host: (symbol that asks for it, path, package).
@@ -37,9 +39,15 @@ NEEDS: tuple[tuple[str, str, str], ...] = (
     ("CONFIG_64BIT", "/usr/bin/bc", "bc"),
     ("CONFIG_KERNEL_LZ4", "/usr/bin/lz4", "lz4"),
     ("CONFIG_KERNEL_ZSTD", "/usr/bin/zstd", "zstd"),
+    ("CONFIG_KERNEL_XZ", "/usr/bin/xz", "xz-utils"),
+    ("CONFIG_KERNEL_LZMA", "/usr/bin/xz", "xz-utils"),
+    ("CONFIG_KERNEL_LZO", "/usr/bin/lzop", "lzop"),
+    ("CONFIG_KERNEL_BZIP2", "/usr/bin/bzip2", "bzip2"),
+    ("CONFIG_DEBUG_INFO_BTF", "/usr/bin/pahole", "pahole"),
     ("CONFIG_UNWINDER_ORC", "/usr/include/gelf.h", "libelf-dev"),
     ("CONFIG_OBJTOOL", "/usr/include/gelf.h", "libelf-dev"),
     ("CONFIG_SYSTEM_TRUSTED_KEYRING", "/usr/include/openssl/ssl.h", "libssl-dev"),
+    ("CONFIG_MODULE_SIG", "/usr/include/openssl/ssl.h", "libssl-dev"),
     ("CONFIG_MODULES", "/usr/bin/cpio", "cpio"),
 )
 
@@ -64,34 +72,43 @@ def prefix_of(toolchain: Toolchain, architecture: Architecture, machine: str) ->
 def find(
     toolchain: Toolchain, architecture: Architecture, *, machine: str, scope: Scope
 ) -> Compiler:
-    """The compiler that builds `architecture` on this host. Takes about 10 ms.
+    """The compiler that builds `architecture` on this host. Takes about 10 ms a program.
 
     Raises:
-        InfraError: it is not installed; the hint names the Debian package.
+        InfraError: it is not installed; the hint names the Debian packages.
     """
     prefix = prefix_of(toolchain, architecture, machine)
-    program = prefix + toolchain.probe.get(architecture.name, "gcc")
-    path = shutil.which(program, path=sandbox.PATH)
-    if path is None:
-        package = toolchain.packages.get(architecture.name if prefix else "native", "")
-        raise InfraError(
-            f"no compiler for {architecture.name}: {program} is not there",
-            hint=f"sudo apt-get install {package}" if package else "install it",
-        )
-    linker = shutil.which(f"{prefix}ld", path=sandbox.PATH)
+    named = prefix if toolchain.prefixed else ""
+    program = named + toolchain.probe.get(architecture.name, "gcc")
+    package = toolchain.packages.get(architecture.name if prefix else "native", "")
+
+    def there(name: str) -> str:
+        path = shutil.which(name, path=sandbox.PATH)
+        if path is None:
+            raise InfraError(
+                f"no compiler for {architecture.name}: {name} is not there"
+                if name == program
+                else f"toolchain {toolchain.name} for {architecture.name}: {name} is not there",
+                hint=f"sudo apt-get install {package}" if package else "install it",
+            )
+        return path
+
     return Compiler(
         program=program,
         prefix=prefix,
-        version=_version(path, scope),
-        linker=_version(linker, scope) if linker else "",
+        version=_version(there(program), scope),
+        linker=_version(there(named + toolchain.linker), scope),
         make=toolchain.make,
+        others=tuple(_version(there(named + name), scope) for name in toolchain.programs),
     )
 
 
 def _version(path: str, scope: Scope) -> str:
     completed = process.run((path, "--version"), scope=scope, env=sandbox.ENVIRONMENT)
     process.check(completed, path)
-    return next(iter(completed.text.splitlines()), "")
+    lines = [line.strip() for line in completed.text.splitlines()]
+    # LLVM's name what they are compatible with first, and their version in the second line.
+    return next((line for line in lines if re.search(r"\d", line)), "")
 
 
 def require_host_tools(config: Mapping[str, str] | None = None) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pipeline import buildlog, kconfig, kconfig_tree
+from pipeline.kconfig import Selection
 from pipeline.kconfig_tree import Declaration
 from pipeline.model import Architecture, ConfigFailure, Fragment
 from pipeline.process import Completed
@@ -13,21 +15,43 @@ from pipeline.store import own_file
 from pipeline.workbench import Workbench
 
 LOG = "config.log"
+VERSION = re.compile(r"^VERSION[ \t]*=[ \t]*(\d+)\s+PATCHLEVEL[ \t]*=[ \t]*(\d+)", re.M)
 
 
-def make(
-    bench: Workbench, fragments: Sequence[Fragment], files: Iterable[Path]
-) -> str | ConfigFailure:
+def choose(bench: Workbench, fragments: Sequence[Fragment]) -> Selection | ConfigFailure:
+    """What `fragments` ask of the tree that lies in the bench, or that one is not for it.
+
+    Raises:
+        UserError: fragments that contradict each other.
+    """
+    architecture, version = bench.recipe.architecture, kernel_version(bench.source)
+    for each in fragments:
+        if why := kconfig.refusal(each, architecture.name, version):
+            log = bench.logs / LOG
+            log.write_text(f"this is {version}: {why}\n")
+            return ConfigFailure(kernel=bench.kernel, lost=(), words=why, log=log, unsupported=True)
+    always = {"base", *architecture.fragments}
+    return kconfig.select(fragments, always=always, architecture=architecture.name, version=version)
+
+
+def make(bench: Workbench, chosen: Selection, files: Iterable[Path]) -> str | ConfigFailure:
     """The final .config, or what it lacks. `files`: the fragments as the sandbox shows them."""
     log = bench.logs / LOG
     log.unlink(missing_ok=True)
     bench.step.note("configuring")
-    for command in bench.recipe.configure([bench.box.seen(path) for path in files]):
+    seen = [bench.box.seen(path) for path in files]
+    for command in bench.recipe.configure(seen, base=chosen.base, seed=chosen.seed):
         completed = bench.run(command, log)
         if not completed.ok:
             return _broken(bench, completed, log)
     text = own_file(bench.build, ".config").read_text()
-    return _lost(bench, fragments, kconfig.parse_config(text), log) or text
+    return _lost(bench, chosen.fragments, kconfig.parse_config(text), log) or text
+
+
+def kernel_version(source: Path) -> str:
+    """“6.12” from the head of a tree's Makefile, "" where it has none."""
+    found = VERSION.search(_own_text(source, "Makefile") or "")
+    return f"{found[1]}.{found[2]}" if found else ""
 
 
 def _broken(bench: Workbench, completed: Completed, log: Path) -> ConfigFailure:
@@ -59,15 +83,68 @@ def _lost(
 
 
 def _declarations(source: Path, architecture: Architecture) -> list[Declaration]:
-    def read(name: str) -> str | None:
-        """A file of the tree, and of the tree only, whatever its Kconfig files name."""
-        path = source / name
-        try:
-            if path.resolve().is_relative_to(source.resolve()):
-                return path.read_text(errors="replace")
-        except OSError:
-            pass
-        return None
-
     variables = {"SRCARCH": architecture.source_dir, "ARCH": architecture.kernel_arch}
-    return kconfig_tree.declarations(read, root="Kconfig", variables=variables)
+    return kconfig_tree.declarations(
+        lambda name: _own_text(source, name), root="Kconfig", variables=variables
+    )
+
+
+def _own_text(source: Path, name: str) -> str | None:
+    """A file of the tree, and of the tree only, whatever its Kconfig files name."""
+    path = source / name
+    try:
+        if path.resolve().is_relative_to(source.resolve()):
+            return path.read_text(errors="replace")
+    except OSError:
+        pass
+    return None
+
+
+# ------------------------------------------------------------------- for readers of times
+
+SLOW: Mapping[str, str] = {  # symbol -> as it is called
+    "CONFIG_KASAN": "KASAN",
+    "CONFIG_KCSAN": "KCSAN",
+    "CONFIG_UBSAN": "UBSAN",
+    "CONFIG_LOCKDEP": "lockdep",
+    "CONFIG_DEBUG_ATOMIC_SLEEP": "atomic sleep",
+    "CONFIG_SLUB_DEBUG_ON": "SLUB debugging",
+    "CONFIG_SLUB_STATS": "SLUB statistics",
+    "CONFIG_PAGE_OWNER": "page owner",
+    "CONFIG_DEBUG_PAGEALLOC": "page allocation",
+    "CONFIG_GCOV_KERNEL": "gcov",
+}
+
+
+def facts(config_text: str) -> Mapping[str, str]:
+    """What a reader of times must know of a configuration, in words."""
+    config = kconfig.parse_config(config_text)
+
+    def on(*names: str) -> bool:
+        return any(config.get(f"CONFIG_{name}") == "y" for name in names)
+
+    found = {
+        "optimisation": "-Os" if on("CC_OPTIMIZE_FOR_SIZE") else "-O2",
+        "memcg": _memcg(config) if on("MEMCG") else "off",
+        "NR_CPUS": config.get("CONFIG_NR_CPUS", "?") if on("SMP") else "1 (no SMP)",
+        "preemption": _preemption(config),
+        "timer": f"{config.get('CONFIG_HZ', '?')} Hz",
+    }
+    slow = [name for symbol, name in SLOW.items() if config.get(symbol) == "y"]
+    return found | ({"debugging": ", ".join(slow)} if slow else {})
+
+
+def _memcg(config: Mapping[str, str]) -> str:
+    """Before 6.10 accounting of kernel memory could be left out (it is not where there is SLOB)."""
+    kmem = config.get("CONFIG_MEMCG_KMEM", "n")
+    return "on" if kmem == "y" or "CONFIG_MEMCG_V1" in config else "on, not of kernel memory"
+
+
+def _preemption(config: Mapping[str, str]) -> str:
+    models = ("NONE", "VOLUNTARY", "LAZY", "RT", "")
+    names = ("none", "voluntary", "lazy", "real-time", "full")
+    for model, name in zip(models, names, strict=True):
+        if config.get(f"CONFIG_PREEMPT_{model}".rstrip("_")) == "y":
+            dynamic = config.get("CONFIG_PREEMPT_DYNAMIC") == "y"
+            return f"{name}, to be changed at boot (PREEMPT_DYNAMIC)" if dynamic else name
+    return "none"

@@ -18,6 +18,7 @@ from pipeline.errors import KtrialError
 from pipeline.model import Architecture, Toolchain
 from pipeline.progress import Step
 from pipeline.scope import Scope
+from pipeline.settings import TOOLCHAIN
 
 Look = Callable[[], Check]
 
@@ -86,23 +87,27 @@ def _of_architecture(
     choose: Choose,
     scope: Scope,
 ) -> list[tuple[str, Look]]:
-    """Checks for one architecture; what a foreign one lacks hinders only runs that ask for it."""
+    """Checks for one architecture; what a foreign one lacks hinders only runs that ask for it,
+    and so does what a toolchain lacks that no run takes by itself."""
     native = machine in architecture.machines
 
-    def mild(look: Look) -> Look:
+    def mild(look: Look, needed: bool = True) -> Look:
         def milder() -> Check:
             try:
                 check = look()
             except KtrialError as error:
                 check = Check(name="", ok=False, found=error.message, remedy=error.hint)
-            return check if native or check.ok else replace(check, ok=None)
+            return check if (native and needed) or check.ok else replace(check, ok=None)
 
         return milder
 
     looks = [
         (
             f"{architecture.name}: compiler {each.name}",
-            mild(partial(checks.check_compiler, each, architecture, machine, scope)),
+            mild(
+                partial(checks.check_compiler, each, architecture, machine, scope),
+                needed=each.name == TOOLCHAIN,
+            ),
         )
         for each in toolchains
     ]

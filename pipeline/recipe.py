@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline import kconfig
 from pipeline.compiler import Compiler
 from pipeline.model import Architecture
 
@@ -48,12 +49,18 @@ class Recipe:
             *targets,
         )
 
-    def configure(self, fragments: Sequence[Path]) -> tuple[tuple[str, ...], ...]:
-        """tinyconfig, the fragments on top by the tree's own script, dependencies solved."""
+    def configure(
+        self, fragments: Sequence[Path], *, base: str = kconfig.TINY, seed: int = 0
+    ) -> tuple[tuple[str, ...], ...]:
+        """`base`, the fragments on top by the tree's own script, dependencies solved."""
         config = str(self.build / ".config")
         merge = str(self.source / "scripts/kconfig/merge_config.sh")
+        seeds = (f"KCONFIG_SEED={seed}",) if base == kconfig.RANDOM else ()
+        made = self.make(*seeds, base)
+        if not fragments:
+            return (made,)
         return (
-            self.make("tinyconfig"),
+            made,
             ("sh", merge, "-m", "-O", str(self.build), config, *map(str, fragments)),
             self.make("olddefconfig"),
         )

@@ -10,6 +10,7 @@ from pipeline.model.build import Build, BuildFailure, ConfigFailure, LostSymbol
 from pipeline.model.data import (
     Architecture,
     Calibration,
+    Claim,
     Fragment,
     GuestShape,
     ImageRecipe,
@@ -76,6 +77,7 @@ __all__ = [
     "CaseId",
     "Cell",
     "CellPattern",
+    "Claim",
     "ConfigFailure",
     "Configuration",
     "Diffstat",

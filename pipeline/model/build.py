@@ -24,12 +24,16 @@ class LostSymbol:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigFailure:
-    """The configuration of this tree could not be made or lost symbols."""
+    """The configuration of this tree could not be made or lost symbols.
+
+    `unsupported`: a fragment says itself that it is not for such a tree.
+    """
 
     kernel: str
     lost: tuple[LostSymbol, ...]
     words: str
     log: Path
+    unsupported: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +42,8 @@ class Build:
 
     `modules` is a cpio archive (newc, uncompressed) with /lib/modules, None where there are
     none. `how` tells in words what was done: "cached", "clean build", "increment on base".
+    `slower`, `cmdline` and `reserves`: how many times as long a guest may take, the kernel
+    arguments that it takes, and the share of its memory that is gone, by what the fragments say.
     """
 
     kernel: str
@@ -54,6 +60,9 @@ class Build:
     sandboxed: bool
     seconds: float
     how: str
+    slower: float = 1.0
+    cmdline: tuple[str, ...] = ()
+    reserves: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,24 +53,59 @@ class Architecture:
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """pipeline/data/toolchains/NAME.toml: one compiler family, per target architecture."""
+    """pipeline/data/toolchains/NAME.toml: one compiler family, per target architecture.
+
+    `prefixed`: whether the names of its programs begin with the compiler prefix, as those of a
+    cross GCC do; clang is one program for every target. `programs`: what has to be there besides
+    the compiler and the linker.
+    """
 
     name: str
     description: str
     make: tuple[str, ...]  # extra make arguments, such as LLVM=1
     compilers: Mapping[str, str]  # "<target>" or "<target>-on-<host>" -> compiler prefix or ""
     probe: Mapping[str, str]  # target -> the program whose version is recorded
-    packages: Mapping[str, str]  # target -> Debian package that brings it
+    packages: Mapping[str, str]  # target -> Debian packages that bring it
+    prefixed: bool = True
+    linker: str = "ld"
+    programs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """For which trees a fragment, or some of its symbols, is meant: `# ktrial-only: …`.
+
+    What is empty stands for any. `since` and `until` are kernel versions, both included: "6.1"
+    has every 6.1.x.
+    """
+
+    symbols: tuple[str, ...]  # none: the fragment as a whole
+    architectures: tuple[str, ...]
+    since: str
+    until: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fragment:
-    """kconfigs/NAME.config. `symbols` maps CONFIG_X to its wanted value ("n" for not set)."""
+    """kconfigs/NAME.config. `symbols` maps CONFIG_X to its wanted value ("n" for not set).
+
+    `base`: the make target that the configuration starts from in place of tinyconfig and of the
+    fragments that every kernel has; `seed` of a randconfig. `slower`: how many times as long as
+    without it a guest may take. `cmdline`: kernel arguments that switch on what it compiles in.
+    `reserves`: the share of a guest's memory that it takes away (KASAN's shadow).
+    """
 
     name: str
     path: Path
     symbols: Mapping[str, str]
     description: str = ""
+    claims: tuple[Claim, ...] = ()
+    base: str = ""
+    seed: int = 0
+    slower: float = 1.0
+    cmdline: tuple[str, ...] = ()
+    reserves: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

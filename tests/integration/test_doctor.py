@@ -13,7 +13,7 @@ import pytest
 from pipeline import checks, doctor, host, packages, process
 from pipeline.catalog import Catalog
 from pipeline.errors import Cancelled, InfraError
-from pipeline.model import Accelerator, Architecture
+from pipeline.model import Accelerator, Architecture, Toolchain
 from pipeline.packages import Package
 from pipeline.progress import Step
 from pipeline.scope import Scope
@@ -71,6 +71,19 @@ def test_what_fails_is_a_finding_and_the_rest_goes_on(
     assert found["libvirt"].remedy.startswith("leave out --connect")
     assert found["cores"].ok is True
     assert capfd.readouterr().err == "", "libvirt's own messages are kept away"
+
+
+def test_a_toolchain_that_no_run_takes_by_itself_hinders_only_those_that_name_it(
+    tmp_path: Path, scope: Scope, step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(toolchain: Toolchain, *_: object) -> checks.Check:
+        raise InfraError("no compiler", hint=f"sudo apt-get install {toolchain.packages['native']}")
+
+    monkeypatch.setattr(checks, "check_compiler", fails)
+    found = examine(tmp_path, scope, step)
+    assert found["x86_64: compiler gcc"].ok is False
+    assert found["x86_64: compiler clang"].ok is None
+    assert found["x86_64: compiler clang"].remedy == "sudo apt-get install clang lld llvm"
 
 
 LIBVIRT = """

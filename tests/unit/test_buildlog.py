@@ -30,6 +30,17 @@ CROSS_LINK = (
 MULTIPLE = (
     "ld: lib/b.o:/src/lib/b.c:3: multiple definition of `x'; lib/a.o:/src/lib/a.c:9: first here\n"
 )
+LLD = """\
+ld.lld: error: undefined symbol: not_there
+>>> referenced by slub.c
+>>>               mm/slub.o:(calculate_order) in archive vmlinux.a
+make: *** [/src/Makefile:1210: vmlinux] Error 1
+"""
+LLD_LINES = """\
+ld.lld: error: undefined symbol: not_there
+>>> referenced by slub.c:7 (/src/mm/slub.c:7)
+>>>               vmlinux.o:(calculate_order)
+"""
 PARALLEL = """\
 make[2]: *** No rule to make target 'mm/forgotten.o', needed by 'mm/built-in.a'.  Stop.
 make[1]: *** [/src/Makefile:1837: mm] Error 2
@@ -51,6 +62,9 @@ make[1]: *** Waiting for unfinished jobs....
         ),
         (HEADER, FirstError(error="y.h: No such", file="include/linux/x.h", line=3)),
         (LINK, FirstError(error="undefined reference to `not_there'", file="mm/slub.c")),
+        (LLD, FirstError(error="undefined symbol: not_there", file="mm/slub.c")),
+        (LLD_LINES, FirstError(error="undefined symbol: not_there", file="mm/slub.c", line=7)),
+        ("clang: error: unknown argument: '-x'\n", FirstError(error="unknown argument: '-x'")),
         (
             CROSS_LINK,
             FirstError(error="undefined reference to `gone'", file="kernel/fork.c", line=812),
@@ -119,6 +133,9 @@ def test_files_below_other_roots() -> None:
         "cc1: out of memory allocating 65536 bytes after a total of 4096 bytes",
         "make[2]: vfork: Cannot allocate memory",
         "/src/a.c:9:1: internal compiler error: Killed (program cc1)",
+        "clang: error: unable to execute command: Killed",
+        "make[2]: *** [/src/scripts/Makefile.build:286: mm/slub.o] Killed",
+        "LLVM ERROR: out of memory",
     ],
 )
 def test_faults_of_the_host_are_told_from_those_of_the_tree(line: str) -> None:
@@ -142,4 +159,11 @@ def test_faults_of_the_host_are_told_from_those_of_the_tree(line: str) -> None:
     ],
 )
 def test_the_tree_s_own_words_are_no_fault_of_the_host(line: str) -> None:
-    assert host_fault(f"/src/mm/slub.c:9:2: error: expected ';'\n{line}\nmake: *** Error 1\n") == ""
+    before = "/src/mm/slub.c:9:2: error: expected ';'\n    9 | x\n"
+    assert host_fault(f"{before}{line}\nmake: *** Error 1\n") == ""
+
+
+def test_a_line_of_the_source_as_clang_shows_it_is_no_fault_of_the_host() -> None:
+    excerpt = "// mm: Cannot allocate memory\n"
+    assert host_fault(f"/src/mm/slub.c:9:2: error: expected ';'\n{excerpt}  ^\n") == ""
+    assert host_fault(f"cc1: warning: odd\n{excerpt}") == excerpt.strip()

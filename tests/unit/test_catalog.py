@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import re
+import typing
+from enum import Enum
 from pathlib import Path
 
 import pytest
 
-from pipeline import inventory, metrics, scenario, settings
+from pipeline import consolepatterns, inventory, metrics, scenario, settings
 from pipeline.catalog import Catalog, pick
 from pipeline.errors import UserError
-from pipeline.model import ProbeSpec, WorkloadSpec
+from pipeline.model import (
+    Action,
+    Architecture,
+    Better,
+    Calibration,
+    CellPattern,
+    Event,
+    GuestShape,
+    ImageRecipe,
+    NumaCell,
+    Parameter,
+    Phase,
+    ProbeSpec,
+    Reading,
+    Role,
+    Table,
+    Toolchain,
+    Value,
+    WorkloadSpec,
+)
 
 ROOT = settings.shipped_root()
 SHELF = Catalog(data=settings.PACKAGE / "data", share=(ROOT,))
@@ -90,6 +113,16 @@ def test_pick_tells_what_there_is() -> None:
     assert caught.value.hint == "known: smp1"
 
 
+def test_a_randconfig_takes_a_seed() -> None:
+    assert pick("kconfig fragment", "randconfig@42", SHELF.fragments).seed == 42
+    assert SHELF.fragments["randconfig"].seed == 1
+    with pytest.raises(UserError) as caught:
+        pick("kconfig fragment", "randconfg@42", SHELF.fragments)
+    assert "did you mean randconfig" in caught.value.hint
+    with pytest.raises(UserError, match="a seed is a number, of a fragment that starts from rand"):
+        pick("kconfig fragment", "kasan@42", SHELF.fragments)
+
+
 def test_the_list_has_every_kind_and_refuses_others() -> None:
     text = inventory.render(inventory.collect(SHELF))
     for word in (
@@ -137,3 +170,81 @@ def test_the_examples_for_data_files_are_valid(tmp_path: Path) -> None:
         "base",
         "fix",
     ]
+
+
+# Each row of the table of keys in ARCHITECTURE.md, and what the program itself fills in.
+KEYS: dict[str, tuple[type, set[str]]] = {
+    "scenario": (scenario.ScenarioFile, {"folder"}),
+    "scenario, kernels": (scenario.KernelEntry, set()),
+    "scenario, workloads": (scenario.WorkloadEntry, set()),
+    "scenario, variants": (scenario.Variant, set()),
+    "scenario, events": (Event, set()),
+    "scenario, include, exclude": (CellPattern, set()),
+    "scenario, tables": (Table, set()),
+    "guest shape": (GuestShape, {"name"}),
+    "guest shape, numa": (NumaCell, set()),
+    "image": (ImageRecipe, {"name", "folder"}),
+    "architecture": (Architecture, {"name"}),
+    "architecture, calibration": (Calibration, set()),
+    "toolchain": (Toolchain, {"name"}),
+    "workload": (WorkloadSpec, {"name"}),
+    "workload, parameters": (Parameter, set()),
+    "probe": (ProbeSpec, {"name"}),
+    "workload and probe, readings": (Reading, set()),
+    "workload and probe, values": (Value, set()),
+    "console family": (consolepatterns.Family, {"name"}),
+    "console family, patterns": (consolepatterns.Pattern, set()),
+    "console family, signs": (consolepatterns.Sign, set()),
+}
+
+
+def documented() -> dict[str, str]:
+    """The rows of ARCHITECTURE.md's table of keys, without what stands in brackets."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    lines = text[text.index("| File, table |") :].splitlines()[2:]
+    cells = [
+        line.split("|")[1:3] for line in itertools.takewhile(lambda x: x.startswith("|"), lines)
+    ]
+    plain = [[re.sub(r"\([^()]*\)", "", cell) for cell in row] for row in cells]
+    return {name.replace("`", "").strip(): keys for name, keys in plain}
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", text))
+
+
+def test_the_table_of_keys_has_every_record() -> None:
+    assert documented().keys() == KEYS.keys()
+
+
+@pytest.mark.parametrize("row", KEYS)
+def test_every_key_of_a_data_file_is_documented(row: str) -> None:
+    record, filled = KEYS[row]
+    fields = {each.name: each for each in dataclasses.fields(record) if each.name not in filled}
+    missing = dataclasses.MISSING
+    must = {
+        name
+        for name, field in fields.items()
+        if field.default is missing and field.default_factory is missing
+    }
+    required, _, optional = documented()[row].partition("then ")
+    assert names_in(required) == must
+    assert names_in(optional) == fields.keys() - must
+
+
+def test_every_table_of_a_data_file_is_a_row_of_its_own() -> None:
+    """A record within a record has keys too."""
+    inside = {
+        each
+        for record, _ in KEYS.values()
+        for hint in typing.get_type_hints(record).values()
+        for each in (hint, *typing.get_args(hint))
+        if dataclasses.is_dataclass(each)
+    }
+    assert inside <= {record for record, _ in KEYS.values()}
+
+
+@pytest.mark.parametrize("kind", [Action, Phase, Better, Role])
+def test_every_word_that_a_key_may_have_is_documented(kind: type[Enum]) -> None:
+    text = README + (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert not [each.value for each in kind if str(each.value) not in text]

@@ -48,6 +48,13 @@ def test_configure_merges_the_fragments_in_their_order() -> None:
     assert merge[1] == "/src/scripts/kconfig/merge_config.sh"
 
 
+def test_configure_from_another_base() -> None:
+    (made,) = ARM.configure((), base="allnoconfig")
+    assert made[-1] == "allnoconfig"
+    made, _, _ = ARM.configure((Path("/fragments/00-a.config"),), base="randconfig", seed=42)
+    assert made[-2:] == ("KCONFIG_SEED=42", "randconfig")
+
+
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
@@ -97,6 +104,8 @@ def test_toolchain_without_the_architecture() -> None:
 def test_identity_holds_version_and_arguments() -> None:
     assert CROSS.identity != replace(CROSS, version="newer").identity
     assert CROSS.identity != replace(CROSS, make=()).identity
+    assert CROSS.identity != replace(CROSS, others=("LLVM version 14.0.6",)).identity
+    assert CROSS.identity == "\n".join((CROSS.program, CROSS.version, CROSS.linker, "V=0"))
 
 
 def test_keys_keep_parts_apart() -> None:

@@ -2,10 +2,17 @@
 # autoconf.h, which is only written anew where it differs.
 include $(KCONFIG_CONFIG)
 
+ifneq ($(LLVM),)
+CC := clang $(if $(CROSS_COMPILE),--target=$(CROSS_COMPILE:%-=%))
+LD := ld.lld
+OBJCOPY := llvm-objcopy
+NM := llvm-nm
+else
 CC := $(CROSS_COMPILE)gcc
 LD := $(CROSS_COMPILE)ld
 OBJCOPY := $(CROSS_COMPILE)objcopy
 NM := $(CROSS_COMPILE)nm
+endif
 CFLAGS := -O2 -ffreestanding -fno-pic -fno-asynchronous-unwind-tables -nostdinc -Wall \
 	-fmacro-prefix-map=$(srctree)/= -I$(srctree)/include -include $(objtree)/include/generated/autoconf.h
 release := $(VERSION).$(PATCHLEVEL).$(SUBLEVEL)$(EXTRAVERSION)$(patsubst "%",%,$(CONFIG_LOCALVERSION))
