@@ -152,6 +152,7 @@ class Booter:
         seconds += sum(map(events.allowance, program.events))
         whole = scope.child(
             patience.boot_seconds(job.accelerator, self.shelf.guests[job.boot.cell.guest])
+            * job.build.slower
             + seconds * host.MOST_CROWDED
             + SLACK_SECONDS
         )
@@ -179,6 +180,7 @@ class Booter:
             probes=self.probes,
             events=self.scenario.events_in(cell.guest),
             expected=self._took.get(cell) if expected is None else expected,
+            slower=job.build.slower,
         )
 
     def _remember(self, job: BootJob, account: _Account) -> None:
@@ -201,7 +203,10 @@ class Booter:
             kernel=job.build.image,
             initrd=initrd,
             console=here / "console.log",
+            cmdline=job.build.cmdline,
             network=way.network,
+            slower=job.build.slower,
+            reserves=job.build.reserves,
         )
         return _Made(spec=spec, way=way, program=program)
 
@@ -380,6 +385,7 @@ def against_shape(
                 view = guestview.parse(output.text)
             except ValueError as error:
                 return (str(error),), ()
+            view = replace(view, reserves=spec.reserves)
             what = (spec.shape, spec.architecture, view)
             return guestview.differences(*what), guestview.known(*what)
     return None, ()

@@ -134,7 +134,18 @@ def _reporter(arguments: argparse.Namespace) -> Iterator[Reporter]:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    names = ("cache", "results", "runtime", "share", "connect", "accel", "jobs", "memory", "lore")
+    names = (
+        "cache",
+        "results",
+        "runtime",
+        "share",
+        "connect",
+        "accel",
+        "jobs",
+        "memory",
+        "lore",
+        "toolchain",
+    )
     given = {name: getattr(arguments, name, None) for name in names}
     if getattr(arguments, "no_sandbox", False):
         given["sandbox"] = "0"

@@ -31,7 +31,8 @@ class GuestSpec:
     `cmdline` is put behind the kernel arguments that every guest has. `ssh_port` 0 lets
     the host choose a free one (`Guest.ssh_port` tells which). Without `network` the guest
     has no network card, and the host no port that leads to it. `disk`: a qcow2 file that the
-    guest may write.
+    guest may write. `slower` and `reserves` are its kernel's: how many times as long as others it
+    may take, and which share of the memory it keeps for itself (KASAN's shadow).
     """
 
     name: str
@@ -47,6 +48,8 @@ class GuestSpec:
     emulator: Path | None = None
     network: bool = True
     disk: Path | None = None
+    slower: float = 1.0
+    reserves: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

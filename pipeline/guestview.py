@@ -92,6 +92,7 @@ class GuestView:
     blocks: Mapping[int, str]
     auto_online: str  # what becomes of added memory: "offline", "online", "online_movable", …
     cmdline: str
+    reserves: float = 0.0  # share of the memory that this kernel is known to keep for itself
 
     @property
     def maxcpus(self) -> int | None:
@@ -325,7 +326,7 @@ def _groups(places: Mapping[int, object]) -> frozenset[frozenset[int]]:
 
 def _memory(name: str, mib: int, got_kb: int, view: GuestView) -> Iterator[_Deviation]:
     want_kb = mib * 1024
-    least = want_kb - RESERVED_KB - RESERVED_SHARE * want_kb
+    least = want_kb - RESERVED_KB - (RESERVED_SHARE + view.reserves) * want_kb
     if not least <= got_kb <= want_kb:
         limited = got_kb < want_kb and re.search(r"(?:^| )(mem=\S+)", view.cmdline)
         yield _Deviation(

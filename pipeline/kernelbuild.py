@@ -11,7 +11,7 @@ from pipeline.catalog import Catalog
 from pipeline.model import Architecture, Build, BuildFailure, ConfigFailure, Revision, Tree
 from pipeline.progress import Step
 from pipeline.scope import Scope
-from pipeline.settings import TOOLCHAIN, Settings
+from pipeline.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def _request(wish: Wish, shelf: Catalog, settings: Settings) -> build.BuildReque
         origin=wish.opened.origin,
         base_tree_id=wish.base.tree_id if wish.base else None,
         architecture=wish.architecture,
-        toolchain=catalog.pick("toolchain", TOOLCHAIN, shelf.toolchains),
+        toolchain=catalog.pick("toolchain", settings.toolchain, shelf.toolchains),
         fragments=tuple(catalog.pick("kconfig fragment", name, shelf.fragments) for name in names),
         jobs=settings.jobs,
         trusted=wish.trusted,

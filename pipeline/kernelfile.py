@@ -23,11 +23,14 @@ PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ": "xz"}
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFile:
-    """`modules`: the cpio archive with its modules, None where there is none."""
+    """`modules`: the cpio archive with its modules, None where there is none. `cmdline` and
+    `slower`: what its configuration asks of a guest, as `Build` has them."""
 
     image: Path
     modules: Path | None
     architecture: Architecture
+    cmdline: tuple[str, ...] = ()
+    slower: float = 1.0
 
 
 def find(path: Path, architectures: Iterable[Architecture]) -> KernelFile:

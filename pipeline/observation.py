@@ -185,6 +185,9 @@ def _not_applied(failure: ApplyFailure) -> Observation:
 def _built(found: Build | BuildFailure | ConfigFailure) -> Observation:
     if isinstance(found, Build):
         return Observation(state=State.GOOD, evidence=str(found.log), seconds=found.seconds)
+    if isinstance(found, ConfigFailure) and found.unsupported:
+        # The fragment itself says that it is not for such a tree or architecture.
+        return Observation(state=State.UNSUPPORTED, reason=found.words, evidence=str(found.log))
     if isinstance(found, BuildFailure):
         # Without the line, which moves as soon as the series touches the file above it.
         title = f"{found.file}: {found.error}"

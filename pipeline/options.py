@@ -108,6 +108,7 @@ def _common() -> _Parser:
         metavar="SIZE",
         help="memory of all guests together: 16G (what is free)",
     )
+    group.add_argument("--toolchain", metavar="NAME", help="gcc or clang (gcc)")
     group.add_argument("--no-sandbox", action="store_true", help="build without bubblewrap")
     group.add_argument("--quiet", action="store_true", help="no progress")
     return common

@@ -54,8 +54,9 @@ def silence_seconds(accelerator: Accelerator, shape: GuestShape) -> float:
 def until_ready(guest: Guest, scope: Scope) -> GuestEnd | None:
     """Wait for a guest that boots: None, or how it ended instead. Raises Cancelled."""
     about = guest.spec.accelerator, guest.spec.shape
-    limit = scope.child(boot_seconds(*about))
-    end = guest.wait_ready(limit, silence=silence_seconds(*about))
+    slower = guest.spec.slower
+    limit = scope.child(boot_seconds(*about) * slower)
+    end = guest.wait_ready(limit, silence=silence_seconds(*about) * slower)
     if end is not None and end.stop is Stop.HANG and (why := _starved(guest)):
         return replace(end, stop=Stop.INFRA, reason=f"{why}; {end.reason}")
     return end

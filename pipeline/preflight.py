@@ -15,6 +15,7 @@ from pipeline import (
     events,
     host,
     image,
+    kconfig,
     plan,
     shapes,
     store,
@@ -23,9 +24,9 @@ from pipeline import (
 from pipeline.budget import Budget
 from pipeline.catalog import Catalog
 from pipeline.errors import InfraError, UserError
-from pipeline.model import Cell, Plan
+from pipeline.model import Cell, Fragment, Plan
 from pipeline.scope import Scope
-from pipeline.settings import TOOLCHAIN, Settings
+from pipeline.settings import Settings
 
 
 def check(
@@ -46,7 +47,8 @@ def check(
     _check_connection(settings)
     _check_events(plan_, shelf, transport)
     _check_image(plan_, shelf, transport)
-    toolchain = catalog.pick("toolchain", TOOLCHAIN, shelf.toolchains)
+    _check_configurations(plan_, shelf)
+    toolchain = catalog.pick("toolchain", settings.toolchain, shelf.toolchains)
     compiler.require_host_tools()
     for name in dict.fromkeys(cell.architecture for cell in plan_.cells):
         target = shelf.architecture(name)
@@ -97,6 +99,9 @@ def _refusal(cell: Cell, plan_: Plan, shelf: Catalog, here: Host) -> str:
         return here.lacking[cell.architecture]
     architecture, shape = shelf.architecture(cell.architecture), shelf.guests[cell.guest]
     wanted = image.resolve(plan_.scenario.image, shelf.images, cwd=Path("/"))
+    for fragment in _fragments(cell, plan_, shelf):
+        if why := kconfig.refusal(fragment, cell.architecture):
+            return why
     return image.refusal(wanted, architecture) or shapes.refusal(
         shape,
         architecture,
@@ -120,6 +125,25 @@ def _check_image(plan_: Plan, shelf: Catalog, transport: str) -> None:
             f"image {wanted.name} has an init of its own, which does not run ktrial's steps",
             hint="leave out --transport console, or take image bench",
         )
+
+
+def _check_configurations(plan_: Plan, shelf: Catalog) -> None:
+    """What is only built has nothing to boot."""
+    for cell in {cell.configuration: cell for cell in plan_.cells}.values():
+        given = _fragments(cell, plan_, shelf)
+        if not kconfig.boots(given):
+            names = ", ".join(each.name for each in given if each.base)
+            raise UserError(
+                f"{names} makes a kernel that boots in no guest",
+                hint="leave it out, or take defconfig",
+            )
+
+
+def _fragments(cell: Cell, plan_: Plan, shelf: Catalog) -> tuple[Fragment, ...]:
+    """Those that a cell's kernels have besides what every kernel has."""
+    scenario = plan_.scenario
+    names = (*scenario.fragments, *plan.configuration(scenario, cell.configuration).fragments)
+    return tuple(catalog.pick("kconfig fragment", name, shelf.fragments) for name in names)
 
 
 def _check_events(plan_: Plan, shelf: Catalog, transport: str) -> None:

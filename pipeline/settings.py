@@ -38,6 +38,7 @@ class Settings:
     connect: str
     accel: str | None
     sandboxed: bool
+    toolchain: str
     jobs: int
     memory: int | None  # MiB for all guests together; None: what is free
     terminal: str  # TERM: what an interactive shell in a guest is told
@@ -107,6 +108,7 @@ def read(
         connect=str(pick("connect", EMBEDDED)),
         accel=_accelerator(pick("accel", None), origins["accel"]),
         sandboxed=str(pick("sandbox", "1")).lower() not in ("0", "false", "no"),
+        toolchain=str(pick("toolchain", TOOLCHAIN)),
         jobs=_count(pick("jobs", os.cpu_count() or 1), origins["jobs"]),
         memory=_mebibytes(str(pick("memory", "")), origins["memory"]),
         terminal=environment.get("TERM") or "dumb",

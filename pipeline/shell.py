@@ -147,7 +147,8 @@ def shell(request: ShellRequest, place: Place) -> int:
             kernel=kernel.image,
             initrd=work / "initrd",
             console=work / "console.log",
-            cmdline=request.cmdline,
+            cmdline=(*kernel.cmdline, *request.cmdline),
+            slower=kernel.slower,
             network=not request.console,
             disk=_overlay(made, work, place.scope),
         )
@@ -219,7 +220,13 @@ def find_kernel(request: ShellRequest, place: Place, work: Path, stack: ExitStac
     architecture = _architecture(request, place)
     built = _build(request, place, architecture, _source(request, place, work), work)
     stack.enter_context(cache.using(built.folder))
-    return KernelFile(image=built.image, modules=built.modules, architecture=architecture)
+    return KernelFile(
+        image=built.image,
+        modules=built.modules,
+        architecture=architecture,
+        cmdline=built.cmdline,
+        slower=built.slower,
+    )
 
 
 def _given(request: ShellRequest, place: Place) -> KernelFile:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from pipeline import events, frames, workload
@@ -42,13 +42,15 @@ class Carried:
 class Program:
     """What happens in a guest that is ready: steps, and events on their timeline.
 
-    `expected`: seconds that the workload takes, None where nobody knows.
+    `expected`: seconds that the workload takes, None where nobody knows. `slower`: how many times
+    as long as others a kernel of this configuration may take.
     """
 
     run: WorkloadRun | None
     probes: tuple[ProbeSpec, ...]
     events: tuple[Event, ...] = ()
     expected: float | None = None
+    slower: float = 1.0
 
     @property
     def after_events(self) -> bool:
@@ -57,7 +59,8 @@ class Program:
 
     @property
     def steps(self) -> tuple[StepSpec, ...]:
-        return workload.steps(self.run, self.probes, after_events=self.after_events)
+        planned = workload.steps(self.run, self.probes, after_events=self.after_events)
+        return tuple(replace(each, deadline=each.deadline * self.slower) for each in planned)
 
 
 class Transport(Protocol):
@@ -112,6 +115,7 @@ class OverSsh:
                 step=step,
                 conductor=conductor if program.events else None,
                 after_events=program.after_events,
+                slower=program.slower,
             )
             step.note("powering off")
             # Powering off waits for whoever holds the CPUs' lock: a stuck guest never would.

@@ -257,8 +257,11 @@ def timeline(
     step: Step,
     conductor: Conductor | None = None,
     after_events: bool = False,
+    slower: float = 1.0,
 ) -> tuple[Output, ...]:
     """Run a boot's steps, each under its own deadline; what each printed, in their order.
+
+    `slower`: how many times as long as others a kernel of this configuration may take.
 
     It ends at the first step that does not come back: the guest is gone, or busy with a
     command that nobody waits for any more. That step's output is the last one. A step that
@@ -267,7 +270,10 @@ def timeline(
 
     Raises Cancelled when the scope is cancelled.
     """
-    planned = steps(run, probes, after_events=after_events)
+    planned = [
+        replace(spec, deadline=spec.deadline * slower)
+        for spec in steps(run, probes, after_events=after_events)
+    ]
     early = [spec for spec in planned if spec.phase is Phase.AFTER_BOOT]
     outputs = _carried_out(session, early, scope, step)
     if outputs and outputs[-1].exit_status is None:

@@ -72,3 +72,15 @@ def test_events_that_cannot_be_are_bad_input(
 ) -> None:
     with pytest.raises(UserError, match=words):
         preflight._check_events(plan.make(replace(SCENARIO, **change)), SHELF, transport)
+
+
+def test_a_fragment_that_is_not_for_an_architecture_takes_its_cells_away() -> None:
+    todo = supported(replace(SCENARIO, fragments=("arm64-64k",)), here())
+    assert {cell.architecture for cell in todo.unsupported} == {"x86_64"}
+    assert all("arm64-64k" in why for why in todo.unsupported.values())
+
+
+def test_a_configuration_that_is_only_built_has_nothing_to_boot() -> None:
+    made = plan.make(replace(SCENARIO, fragments=("randconfig@42",)))
+    with pytest.raises(UserError, match="randconfig@42 makes a kernel that boots in no guest"):
+        preflight._check_configurations(made, SHELF)

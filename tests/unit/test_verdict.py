@@ -1155,3 +1155,18 @@ def test_a_stall_that_base_had_the_chance_of_too_is_charged() -> None:
     evidence = runs.change_boot(runs.good_evidence(pair), "base", {"shared": True})
     evidence = runs.change_boot(evidence, "patched", {**stall, "shared": True})
     assert judged(pair, evidence)["patched boot"].outcome is Outcome.FAILED
+
+
+def test_a_tree_that_a_fragment_is_not_for_is_nobodys_fault(pair: Plan) -> None:
+    """The fragment says so itself; nothing is charged, and nothing has passed."""
+    words = "kconfig fragment kcsan is only for x86_64: the kernel has it from 5.17 on"
+    failure = ConfigFailure(
+        kernel="patched", lost=(), words=words, log=runs.ROOT / "config.log", unsupported=True
+    )
+    good = runs.good_evidence(pair)
+    builds = dict.fromkeys(good.builds, failure)
+    cases = judged(pair, replace(good, builds=builds, boots=()))
+    assert cases["patched build"].outcome is Outcome.UNSUPPORTED
+    assert cases["patched boot"].outcome is Outcome.UNSUPPORTED
+    assert cases["patched boot"].reason == words
+    assert outcomes.run_exit(cases.values()) == 3
