@@ -186,6 +186,7 @@ class Row:
     """A number of the record: cell × kernel × block × boot × phase × metric."""
 
     architecture: str
+    configuration: str
     guest: str
     workload: str
     kernel: str
