@@ -94,7 +94,17 @@ def kernel_arguments(spec: GuestSpec) -> tuple[str, ...]:
 
 def extra_arguments(spec: GuestSpec) -> tuple[str, ...]:
     """QEMU arguments for what libvirt's XML cannot say; QEMU merges them with libvirt's own."""
-    return (*_cpu_options(spec), *_beyond_libvirt(spec), *_network(spec))
+    return (
+        *_cpu_options(spec),
+        *_machine_options(spec),
+        *_beyond_libvirt(spec),
+        *_network(spec),
+    )
+
+
+def _machine_options(spec: GuestSpec) -> tuple[str, ...]:
+    options = spec.shape.machine.get(spec.architecture.name, "")
+    return ("-machine", options) if options else ()
 
 
 def _cpu_options(spec: GuestSpec) -> tuple[str, ...]:
@@ -212,6 +222,7 @@ def by_hand(spec: GuestSpec) -> tuple[str, ...]:
     machine = architecture.machine
     if architecture.gic and spec.accelerator.name == "tcg":
         machine += f",gic-version={architecture.gic}"
+    machine = ",".join(filter(None, (machine, spec.shape.machine.get(architecture.name, ""))))
     model = cpu_model(spec)
     return (
         str(spec.emulator or architecture.qemu),

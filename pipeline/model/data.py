@@ -130,6 +130,7 @@ class GuestShape:
     0 is one, and sockets that are 0 are as many as it takes. `architectures`: those that it is
     for, empty for any. `cpu`: QEMU's model in place of the architecture's, by architecture.
     `firmware`: architectures on which it boots through UEFI firmware, which brings ACPI.
+    `machine`: options of QEMU's machine by architecture, such as "its=off,highmem=off".
     """
 
     name: str
@@ -149,6 +150,7 @@ class GuestShape:
     architectures: tuple[str, ...] = ()
     cpu: Mapping[str, str] = field(default_factory=dict)
     firmware: tuple[str, ...] = ()
+    machine: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

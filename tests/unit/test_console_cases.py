@@ -1,7 +1,7 @@
 """Consoles from outside with their right answers, where they are.
 
-KTRIAL_CONSOLE_CASES names the folder, by default one in a folder beside the checkout: `NAME.log` and
-`expected.json`. Nothing of it is part of the project.
+KTRIAL_CONSOLE_CASES names the folder, by default one in a folder beside the checkout:
+`NAME.log` and `expected.json`. Nothing of it is part of the project.
 """
 
 from __future__ import annotations

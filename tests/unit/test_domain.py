@@ -192,3 +192,12 @@ def test_a_disk_is_a_throw_away_overlay() -> None:
     (drive,) = after(domain.by_hand(given), "-drive")
     assert drive.startswith("file=/run/overlay.qcow2,format=qcow2,")
     assert domain.kernel_arguments(given) == domain.kernel_arguments(spec("x86_64", "smp1"))
+
+
+def test_options_of_the_machine_are_given_to_qemu_as_they_are() -> None:
+    shape = replace(guests.shape("smp2"), machine={"aarch64": "its=off"})
+    given = replace(spec("aarch64", "smp2"), shape=shape)
+    assert after(domain.extra_arguments(given), "-machine") == ["its=off"]
+    assert after(domain.by_hand(given), "-machine") == ["virt,gic-version=3,its=off"]
+    elsewhere = replace(spec("x86_64", "smp2"), shape=shape)
+    assert not after(domain.extra_arguments(elsewhere), "-machine")
