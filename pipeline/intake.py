@@ -7,7 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pipeline import bases, catalog, fetch, ranges, scenario, schema, series, tree, workload
+from pipeline import (
+    bases,
+    catalog,
+    fetch,
+    ranges,
+    scenario,
+    schema,
+    series,
+    tree,
+    userrepo,
+    workload,
+)
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
 from pipeline.gather import Reader
@@ -113,7 +124,7 @@ class Desk:
             return ""
         if _is_range(source):
             return source
-        if not (request.tree or self._tree_here()):
+        if not (request.tree or userrepo.kernel_tree_around(self.cwd)):
             return ""
         opened = self._open(self._tree_spec(request))
         return source if ranges.is_branch(opened, source, scope=self.scope) else ""
@@ -242,20 +253,14 @@ class Desk:
         return Intake(scenario=replace(made, notes=found.notes), tree=opened)
 
     def _tree_spec(self, request: Request) -> TreeSpec:
-        name = request.tree or self._tree_here()
+        around = userrepo.kernel_tree_around(self.cwd)
+        name = request.tree or (str(around) if around else "")
         if not name:
             raise UserError(
                 "no kernel tree to try it on",
                 hint="give --tree PATH or --tree debian:6.12, or start it in a kernel tree",
             )
         return TreeSpec(name=name, base=request.base or "HEAD")
-
-    def _tree_here(self) -> str:
-        """The kernel tree that the current folder lies in, "" where it lies in none."""
-        for folder in (self.cwd, *self.cwd.parents):
-            if (folder / "Kconfig").is_file() and (folder / ".git").exists():
-                return str(folder)
-        return ""
 
     def _open(self, spec: TreeSpec) -> Tree:
         if not spec.debian_version:

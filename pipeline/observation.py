@@ -194,9 +194,7 @@ def _built(found: Build | BuildFailure | ConfigFailure) -> Observation:
         fault = Fault(kind="build", title=title, text=str(found), file=found.file)
         detail = ""
     else:
-        lost = "; ".join(map(str, found.lost)) or found.words
-        text = f"{found.kernel} cannot be configured: {lost}"
-        fault = Fault(kind="config", title=lost, text=text)
+        fault = Fault(kind="config", title=found.what, text=str(found))
         detail = found.words
     return Observation(
         state=State.FAULTY,

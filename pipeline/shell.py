@@ -31,6 +31,7 @@ from pipeline import (
     session,
     shapes,
     tree,
+    userrepo,
     worktree,
 )
 from pipeline.catalog import Catalog
@@ -279,9 +280,8 @@ def tree_spec(request: ShellRequest, cwd: Path) -> TreeSpec:
     if request.tree:
         spec = TreeSpec(name=request.tree, base=base)
         return spec if spec.debian_version else TreeSpec(name=str(cwd / request.tree), base=base)
-    for folder in (cwd, *cwd.parents):
-        if (folder / "Kconfig").is_file() and (folder / ".git").exists():
-            return TreeSpec(name=str(folder), base=base)
+    if around := userrepo.kernel_tree_around(cwd):
+        return TreeSpec(name=str(around), base=base)
     raise UserError(
         "no kernel to boot",
         hint="give --kernel PATH or --tree TREE (debian:6.12, say), or start it in a kernel tree",
@@ -314,9 +314,6 @@ def _broken(result: BuildFailure | ConfigFailure, place: Place) -> UserError:
     if result.log.is_file():
         lines = result.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
         place.reporter.say("\n".join(lines))
-    if isinstance(result, ConfigFailure):
-        words = "; ".join(map(str, result.lost)) or result.words
-        return UserError(f"the configuration cannot be had: {words}")
     return UserError(str(result))
 
 

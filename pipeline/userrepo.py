@@ -36,6 +36,14 @@ def find(path: Path) -> Source | None:
     return None
 
 
+def kernel_tree_around(folder: Path) -> Path | None:
+    """The kernel tree that a folder lies in; None where it lies in none."""
+    for each in (folder, *folder.parents):
+        if (each / "Kconfig").is_file() and (each / ".git").exists():
+            return each
+    return None
+
+
 def _follow(candidate: Path) -> Path | None:
     """The git folder that `.git` is or, as a file in a linked worktree or submodule, names."""
     if candidate.is_dir():

@@ -35,6 +35,14 @@ class ConfigFailure:
     log: Path
     unsupported: bool = False
 
+    @property
+    def what(self) -> str:
+        """The lost symbols with their reasons, or the words of what went wrong."""
+        return "; ".join(map(str, self.lost)) or self.words
+
+    def __str__(self) -> str:
+        return f"{self.kernel} cannot be configured: {self.what}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
