@@ -377,17 +377,12 @@ class Booter:
 def against_shape(
     spec: GuestSpec, outputs: tuple[Output, ...]
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """In what the guest saw itself different from its shape (None where it was not read), and
-    in what for a known cause."""
+    """As `guestview.held_against` has it; None where the guest's view was not read."""
     for output in outputs:
         if output.source == workload.SHAPE and output.exit_status == 0:
-            try:
-                view = guestview.parse(output.text)
-            except ValueError as error:
-                return (str(error),), ()
-            view = replace(view, reserves=spec.reserves)
-            what = (spec.shape, spec.architecture, view)
-            return guestview.differences(*what), guestview.known(*what)
+            return guestview.held_against(
+                spec.shape, spec.architecture, output.text, reserves=spec.reserves
+            )
     return None, ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline import grepped, shapes
 from pipeline.model import Architecture, GuestShape
@@ -33,7 +33,7 @@ cpu/cpu[0-9]*/topology/cluster_id cpu/cpu[0-9]*/topology/core_id \
 cpu/cpu[0-9]*/topology/thread_siblings_list \
 node/possible node/online node/has_cpu node/has_memory \
 node/node[0-9]*/cpulist node/node[0-9]*/distance node/node[0-9]*/meminfo \
-memory/block_size_bytes memory/auto_online_blocks memory/memory[0-9]*/state ) || :"""
+memory/block_size_bytes memory/memory[0-9]*/state ) || :"""
 
 # 6.1 counts CPUs that the firmware's tables call disabled as possible, 6.12 does so only on a
 # hypervisor that it knows, or with the "online capable" flag of ACPI 6.3
@@ -90,14 +90,8 @@ class GuestView:
     memory_kb: int
     block_bytes: int
     blocks: Mapping[int, str]
-    auto_online: str  # what becomes of added memory: "offline", "online", "online_movable", …
     cmdline: str
     reserves: float = 0.0  # share of the memory that this kernel is known to keep for itself
-
-    @property
-    def maxcpus(self) -> int | None:
-        """As given on the kernel command line."""
-        return self.argument("maxcpus")
 
     def argument(self, name: str) -> int | None:
         """The last number that the kernel command line gives as `name`."""
@@ -153,7 +147,6 @@ def parse(text: str) -> GuestView:
             number: files[f"memory/memory{number}/state"]
             for number in grepped.numbers(files, r"memory/memory(\d+)/state")
         },
-        auto_online=files.get("memory/auto_online_blocks", ""),
         cmdline=files.get("/proc/cmdline", ""),
     )
 
@@ -214,6 +207,21 @@ class _Deviation:
 
     words: str
     cause: str = ""
+
+
+def held_against(
+    shape: GuestShape, architecture: Architecture, text: str, *, reserves: float = 0.0
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What `COMMAND` printed against the shape: `differences`, and what is `known`.
+
+    `reserves`: share of the memory that the kernel keeps for itself. What cannot be read is a
+    difference.
+    """
+    try:
+        view = replace(parse(text), reserves=reserves)
+    except ValueError as error:
+        return (str(error),), ()
+    return differences(shape, architecture, view), known(shape, architecture, view)
 
 
 def differences(shape: GuestShape, architecture: Architecture, view: GuestView) -> tuple[str, ...]:

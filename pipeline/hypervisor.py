@@ -78,7 +78,6 @@ class Hypervisor:
     ) -> None:
         self.runtime = runtime
         self.uri = None if connect == EMBEDDED else connect
-        self.swept: tuple[str, ...] = ()  # what dead runs had left, in words
         self._families = families
         self._probes = cache / "libvirt" / "capabilities"
         self._driver: _Driver | None = None
@@ -93,7 +92,7 @@ class Hypervisor:
         if self.uri is not None:
             require_usable(self.uri)
         own_folder(self.runtime)
-        self.swept = tuple(sweep(self.runtime))
+        sweep(self.runtime)
         if self.uri is None:
             self._driver = _embedded(self.runtime, self._probes)
         else:

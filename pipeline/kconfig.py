@@ -19,7 +19,6 @@ from pipeline.errors import UserError
 from pipeline.model import Claim, Fragment, LostSymbol
 
 NOT_SET = "n"
-PREFIX = "CONFIG_"
 NOTE = re.compile(r"#\s*ktrial(?:-(?P<key>[\w-]+))?:\s*(?P<text>.*\S)")
 NOTES = ("only", "base", "slower", "cmdline", "reserves")
 CLAIM = re.compile(

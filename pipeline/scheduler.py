@@ -7,8 +7,6 @@ ready nodes starts is `budget.pick`'s decision, here as in `simulate`.
 
 from __future__ import annotations
 
-import math
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +20,6 @@ from pipeline.errors import Cancelled, InfraError, UserError
 from pipeline.scope import Scope
 
 POLL_SECONDS = 0.2
-UNLIMITED = Budget(cores=math.inf, memory=sys.maxsize)
 FAIL_FAST = "not started: the run ends at the first failure"
 
 
@@ -59,7 +56,7 @@ def run(
     pools: Mapping[str, Executor],
     usable: Callable[[object], bool],
     scope: Scope,
-    budget: Budget = UNLIMITED,
+    budget: Budget,
     on_done: Callable[[Done], None] = lambda _: None,
     fail_fast: Callable[[Done], bool] = lambda _: False,
 ) -> tuple[Done, ...]:

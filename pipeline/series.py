@@ -33,7 +33,6 @@ def read_series(
     source: str,
     *,
     stdin: bytes | None,
-    scratch: Path | None = None,
     scope: Scope,
     version: int | None = None,
     trailers: bool = False,
@@ -51,7 +50,6 @@ def read_series(
         NoSeries: no patch, a patch missing or damaged, two series in one, no such version.
         Cancelled: the run was cancelled.
     """
-    del scratch  # nothing is written
     name = shown_as or ("standard input" if source == "-" else source)
     found: list[Letter] = []
     for raw in sources.mails(source, stdin):

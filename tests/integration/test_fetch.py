@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import fetch, seriesverb, settings
-from pipeline.catalog import Catalog
+from pipeline import fetch, seriesverb
 from pipeline.errors import InfraError, UserError
 from pipeline.intake import Desk, Request
 from pipeline.model import Role
 from pipeline.scope import Scope
-from tests.conftest import QuietStep
 from tests.minikernel_repo import TAG, change, commit, git, make_repository
 from tests.publicinbox import ADDRESS, serving
 
@@ -98,21 +96,6 @@ def thread(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         server.mkdir()
         with serving(server, mails) as address:
             yield repo, address, [*one, *two]
-
-
-@pytest.fixture
-def desk(tmp_path: Path, scope: Scope) -> Desk:
-    (tmp_path / "scratch").mkdir()
-    found = settings.read({"HOME": str(tmp_path)}, cwd=tmp_path, options={})
-    return Desk(
-        shelf=Catalog(data=found.data, share=found.share),
-        cache=tmp_path / "cache",
-        scratch=tmp_path / "scratch",
-        cwd=tmp_path,
-        native="x86_64",
-        scope=scope,
-        step=QuietStep(),
-    )
 
 
 def test_the_newest_version_of_a_thread(thread: tuple[Path, str, list[str]], desk: Desk) -> None:

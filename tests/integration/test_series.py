@@ -49,8 +49,8 @@ def mails(mbox: Path) -> list[str]:
     return [f"From {part}" for part in f"\n{mbox.read_text()}".split("\nFrom ")[1:]]
 
 
-def read(source: Path | str, tmp_path: Path, scope: Scope, stdin: bytes | None = None) -> Series:
-    return read_series(str(source), stdin=stdin, scratch=tmp_path / "scratch", scope=scope)
+def read(source: Path | str, scope: Scope, stdin: bytes | None = None) -> Series:
+    return read_series(str(source), stdin=stdin, scope=scope)
 
 
 def subjects(series: Series) -> list[str]:
@@ -60,8 +60,8 @@ def subjects(series: Series) -> list[str]:
 IN_ORDER = ["mm: slub: set order 3", "mm: slub: set order 2", "mm: slub: set order 1"]
 
 
-def test_an_mbox(mbox: Path, tmp_path: Path, scope: Scope) -> None:
-    series = read(mbox, tmp_path, scope)
+def test_an_mbox(mbox: Path, scope: Scope) -> None:
+    series = read(mbox, scope)
     assert (series.name, series.version, subjects(series)) == ("slub", 2, IN_ORDER)
     assert [patch.number for patch in series.patches] == [1, 2, 3]
     assert series.patches[0].files == ("mm/slub.c",)
@@ -71,13 +71,13 @@ def test_an_mbox(mbox: Path, tmp_path: Path, scope: Scope) -> None:
     assert all(b"Reviewed-by: Bob Reviewer" in patch.mail for patch in asked.patches)
 
 
-def test_an_mbox_out_of_order(mbox: Path, tmp_path: Path, scope: Scope) -> None:
+def test_an_mbox_out_of_order(mbox: Path, scope: Scope) -> None:
     mbox.write_text("\n".join(reversed(mails(mbox))))
-    assert subjects(read(mbox, tmp_path, scope)) == IN_ORDER
+    assert subjects(read(mbox, scope)) == IN_ORDER
 
 
-def test_standard_input(mbox: Path, tmp_path: Path, scope: Scope) -> None:
-    series = read("-", tmp_path, scope, stdin=mbox.read_bytes())
+def test_standard_input(mbox: Path, scope: Scope) -> None:
+    series = read("-", scope, stdin=mbox.read_bytes())
     assert (series.name, series.origin) == ("stdin", "standard input")
     assert subjects(series) == IN_ORDER
 
@@ -86,7 +86,7 @@ def test_a_maildir(mbox: Path, tmp_path: Path, scope: Scope) -> None:
     box = mailbox.Maildir(tmp_path / "box")
     for mail in mails(mbox):
         box.add(mail.split("\n", 1)[1].encode())
-    assert subjects(read(tmp_path / "box", tmp_path, scope)) == IN_ORDER
+    assert subjects(read(tmp_path / "box", scope)) == IN_ORDER
 
 
 @pytest.mark.parametrize("options", [(), ("-N",), ("-k",)])
@@ -95,34 +95,34 @@ def test_a_folder_of_patches(
 ) -> None:
     folder = tmp_path / "patches"
     git(repo, "format-patch", *options, "-o", str(folder), TAG)
-    assert subjects(read(folder, tmp_path, scope)) == IN_ORDER
+    assert subjects(read(folder, scope)) == IN_ORDER
 
 
 def test_one_patch_file(repo: Path, tmp_path: Path, scope: Scope) -> None:
     (path,) = format_patches(repo, "HEAD^", tmp_path / "patches")
-    assert subjects(read(path, tmp_path, scope)) == IN_ORDER[2:]
+    assert subjects(read(path, scope)) == IN_ORDER[2:]
 
 
-def test_the_newest_version_is_taken(repo: Path, mbox: Path, tmp_path: Path, scope: Scope) -> None:
+def test_the_newest_version_is_taken(repo: Path, mbox: Path, scope: Scope) -> None:
     newer = git(repo, "format-patch", "--stdout", "-v3", "HEAD^")
     mbox.write_text(f"{mbox.read_text()}\n{newer}\n")
-    series = read(mbox, tmp_path, scope)
+    series = read(mbox, scope)
     assert (series.version, subjects(series)) == (3, IN_ORDER[2:])
     assert "v2 is there too" in series.notes[0]
 
 
-def test_a_newer_cover_letter_alone_is_said(mbox: Path, tmp_path: Path, scope: Scope) -> None:
+def test_a_newer_cover_letter_alone_is_said(mbox: Path, scope: Scope) -> None:
     cover = mails(mbox)[0].replace("PATCH v2 0/3", "PATCH v3 0/2").replace("<cover", "<newer")
     mbox.write_text(f"{mbox.read_text()}\n{cover}")
-    series = read(mbox, tmp_path, scope)
+    series = read(mbox, scope)
     assert series.version == 2
     assert "v3 is newer and not complete (patches 1/2, 2/2 missing)" in series.notes[0]
 
 
-def test_a_cover_letter_alone_is_no_series(mbox: Path, tmp_path: Path, scope: Scope) -> None:
+def test_a_cover_letter_alone_is_no_series(mbox: Path, scope: Scope) -> None:
     mbox.write_text(mails(mbox)[0])
     with pytest.raises(UserError, match="patches 1/3–3/3 missing"):
-        read(mbox, tmp_path, scope)
+        read(mbox, scope)
 
 
 def test_a_busy_day_of_a_list(tmp_path: Path, scope: Scope) -> None:
@@ -197,7 +197,7 @@ def test_what_is_no_series(content: str, message: str, tmp_path: Path, scope: Sc
     path = tmp_path / "x.mbox"
     path.write_text(content)
     with pytest.raises(UserError, match=message) as caught:
-        read(path, tmp_path, scope)
+        read(path, scope)
     assert caught.value.hint
     assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=message):
@@ -206,20 +206,20 @@ def test_what_is_no_series(content: str, message: str, tmp_path: Path, scope: Sc
 
 def test_no_such_file_and_an_empty_folder(tmp_path: Path, scope: Scope) -> None:
     with pytest.raises(UserError, match="there is no"):
-        read(tmp_path / "none.mbox", tmp_path, scope)
+        read(tmp_path / "none.mbox", scope)
     with pytest.raises(UserError, match="neither a maildir nor a folder"):
-        read(tmp_path, tmp_path, scope)
+        read(tmp_path, scope)
 
 
-def test_a_missing_patch_is_named(mbox: Path, tmp_path: Path, scope: Scope) -> None:
+def test_a_missing_patch_is_named(mbox: Path, scope: Scope) -> None:
     mbox.write_text("\n".join(mail for mail in mails(mbox) if "[PATCH v2 2/3]" not in mail))
     with pytest.raises(UserError, match="patch 2/3 missing"):
-        read(mbox, tmp_path, scope)
+        read(mbox, scope)
 
 
-def test_two_series_in_one_file(mbox: Path, tmp_path: Path, scope: Scope) -> None:
+def test_two_series_in_one_file(mbox: Path, scope: Scope) -> None:
     text = mbox.read_text()
     other = text.replace("slub: set", "slab: set").replace("Message-Id: <", "Message-Id: <other.")
     mbox.write_text(f"{text}\n{other}")
     with pytest.raises(UserError, match="two series"):
-        read(mbox, tmp_path, scope)
+        read(mbox, scope)

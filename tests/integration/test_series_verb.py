@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import ranges, seriesverb, settings
-from pipeline.catalog import Catalog
+from pipeline import ranges, seriesverb
 from pipeline.errors import UserError
 from pipeline.intake import Desk, Request
 from pipeline.model import Role
 from pipeline.repository import Git
 from pipeline.scope import Scope
-from tests.conftest import QuietStep
 from tests.integration.test_apply import added, edit
 from tests.minikernel_repo import TAG, change, commit, format_patches, git, make_repository
 
@@ -29,21 +27,6 @@ def repo(tmp_path: Path) -> Path:
     change(repo, order=2)
     git(repo, "checkout", "-q", "main")
     return repo
-
-
-@pytest.fixture
-def desk(tmp_path: Path, scope: Scope) -> Desk:
-    (tmp_path / "scratch").mkdir()
-    found = settings.read({"HOME": str(tmp_path)}, cwd=tmp_path, options={})
-    return Desk(
-        shelf=Catalog(data=found.data, share=found.share),
-        cache=tmp_path / "cache",
-        scratch=tmp_path / "scratch",
-        cwd=tmp_path,
-        native="x86_64",
-        scope=scope,
-        step=QuietStep(),
-    )
 
 
 def shown(desk: Desk, *sources: str, **more: Any) -> tuple[dict[str, Any], int]:

@@ -46,7 +46,6 @@ node/node1/cpulist:
 node/node1/distance:20 10
 node/node1/meminfo:Node 1 MemTotal:              0 kB
 memory/block_size_bytes:8000000
-memory/auto_online_blocks:offline
 memory/memory0/state:online
 memory/memory33/state:offline
 """
@@ -58,7 +57,7 @@ def test_reading() -> None:
     assert view.version == (6, 12)
     assert view.possible == {0, 1, 2, 3}
     assert view.online == {0, 1, 3}
-    assert (view.kernel_max, view.maxcpus, view.memory_kb) == (127, 4, 1013572)
+    assert (view.kernel_max, view.memory_kb) == (127, 1013572)
     assert view.topology[0].siblings == {0, 1}
     assert (view.topology[0].cluster, view.topology[0].die) == (None, 0)
     assert (view.topology[1].cluster, view.topology[1].die) == (None, None)
@@ -68,7 +67,6 @@ def test_reading() -> None:
     assert view.nodes_with_memory == {0}
     assert (view.blocks_online, view.blocks_total, view.block_bytes) == (1, 2, 128 << 20)
     assert view.blocks[33] == "offline"
-    assert view.auto_online == "offline"
 
 
 @pytest.mark.parametrize(
