@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from pipeline import buildlog, compiler, configuration, kconfig, recipe, sandbox
+from pipeline import buildlog, compiler, configuration, kconfig, objectcache, recipe, sandbox
 from pipeline import cache as entries
 from pipeline.errors import InfraError
 from pipeline.model import (
@@ -25,6 +26,7 @@ from pipeline.model import (
     Sources,
     Toolchain,
 )
+from pipeline.objectcache import ObjectCache
 from pipeline.process import Completed
 from pipeline.progress import Step
 from pipeline.sandbox import Sandbox
@@ -218,7 +220,8 @@ class _Job:
         box = Sandbox(
             source=sources.path,
             build=workspace.build,
-            extra={recipe.FRAGMENTS: workspace.folder / FRAGMENTS},
+            extra={recipe.FRAGMENTS: workspace.folder / FRAGMENTS, **self.objects.readable},
+            writable=self.objects.writable,
             enabled=self.request.sandboxed,
         )
         return Workbench(
@@ -235,6 +238,17 @@ class _Job:
             step=self.step,
             logs=self.log_folder,
             deadline=self.request.deadline,
+            environment={**recipe.ENVIRONMENT, **self.objects.environment},
+        )
+
+    @cached_property
+    def objects(self) -> ObjectCache:
+        """ccache, where there is one to be had."""
+        return objectcache.find(
+            self.store.cache,
+            identity=self.compiler.identity,
+            trusted=self.request.trusted,
+            sandboxed=self.request.sandboxed,
         )
 
     def _how(self, seen: FileTimes | None) -> str:
@@ -302,9 +316,8 @@ class _Making:
 
     def _write_reproducer(self, config: str) -> None:
         """Beside the logs, before make runs: a build that breaks is the one to repeat."""
-        modules = recipe.wants_modules(kconfig.parse_config(config))
         (self.bench.logs / "config").write_text(config)
-        script = recipe.render_script(self.bench.recipe, modules=modules)
+        script = recipe.render_script(self.bench.recipe, kconfig.parse_config(config))
         (self.bench.logs / "build.sh").write_text(script)
 
     def _fill_config(self, folder: Path, config: str) -> None:
@@ -315,9 +328,8 @@ class _Making:
         log = self.bench.logs / BUILD_LOG
         log.unlink(missing_ok=True)
         compiler.require_host_tools(config)
-        modules = recipe.wants_modules(config)
-        commands = [self.bench.recipe.compile(modules=modules)]
-        if modules:
+        commands = [self.bench.recipe.compile(config)]
+        if recipe.wants_modules(config):
             commands += self.bench.recipe.pack_modules()
         for command in commands:
             completed = self.bench.run(command, log)
@@ -363,10 +375,10 @@ class _Making:
         config = own_file(build, ".config")
         shutil.copyfile(config, folder / "config")
         shutil.copyfile(self.bench.logs / BUILD_LOG, folder / BUILD_LOG)
-        modules = recipe.wants_modules(kconfig.parse_config(config.read_text()))
-        if modules:
+        symbols = kconfig.parse_config(config.read_text())
+        if recipe.wants_modules(symbols):
             shutil.copyfile(own_file(build, recipe.ARCHIVE), folder / recipe.ARCHIVE)
-        (folder / "build.sh").write_text(recipe.render_script(self.bench.recipe, modules=modules))
+        (folder / "build.sh").write_text(recipe.render_script(self.bench.recipe, symbols))
         metadata = {
             "key": key,
             "tree_id": request.tree_id,
@@ -380,7 +392,7 @@ class _Making:
             "fragments": [fragment.name for fragment in request.fragments],
             "sandboxed": request.sandboxed,
             "continued": self.continued,
-            "command": list(self.bench.recipe.compile(modules=modules)),
+            "command": list(self.bench.recipe.compile(symbols)),
             "environment": dict(recipe.ENVIRONMENT),
             "seconds": round(time.monotonic() - self.job.started, 3),
         }

@@ -44,12 +44,14 @@ HINT = (
 class Sandbox:
     """Where commands run. With `enabled=False` they run on the host with the host's paths.
 
-    `extra`: further host folders, shown read-only at the given path inside.
+    `extra`: further host folders, shown read-only at the given path inside; `writable`: those
+    that it may write to besides the build folder.
     """
 
     source: Path
     build: Path
     extra: Mapping[Path, Path] = field(default_factory=dict)  # inside -> on the host
+    writable: Mapping[Path, Path] = field(default_factory=dict)  # inside -> on the host
     enabled: bool = True
     bwrap: str = BWRAP
 
@@ -92,6 +94,11 @@ def arguments(
             word
             for inside, host in sandbox.extra.items()
             for word in ("--ro-bind", str(host), str(inside))
+        ),
+        *(
+            word
+            for inside, host in sandbox.writable.items()
+            for word in ("--bind", str(host), str(inside))
         ),
         *("--chdir", str(BUILD), "--", *_limits()),
         *command,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -29,6 +29,7 @@ class Workbench:
     step: Step
     logs: Path
     deadline: float = DEADLINE
+    environment: Mapping[str, str] = field(default_factory=lambda: recipe.ENVIRONMENT)
 
     @cached_property
     def limit(self) -> Scope:
@@ -64,7 +65,7 @@ class Workbench:
             self.box,
             command,
             scope=self.limit,
-            environment=recipe.ENVIRONMENT,
+            environment=self.environment,
             log=log,
             on_line=self._note,
         )
