@@ -34,6 +34,7 @@ RULES: Mapping[Outcome, Rule] = MappingProxyType(
         Outcome.FAILED: Rule(junit="failure", exit=BAD, bisect=BAD),
         Outcome.BASE_BROKEN: Rule(junit="skipped", exit=GOOD, bisect=SKIP),
         Outcome.KNOWN: Rule(junit="skipped", exit=GOOD, bisect=GOOD),
+        Outcome.IDENTICAL: Rule(junit="skipped", exit=GOOD, bisect=GOOD),
         Outcome.INCONCLUSIVE: Rule(junit="skipped", exit=GOOD, bisect=SKIP),
         Outcome.UNSUPPORTED: Rule(junit="skipped", exit=GOOD, bisect=SKIP),
         # Its exit is that of its cause, which is a case of its own.
@@ -42,7 +43,8 @@ RULES: Mapping[Outcome, Rule] = MappingProxyType(
     }
 )
 
-_JUDGED = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.KNOWN})
+# An identical kernel is proof that the series changes nothing there.
+_JUDGED = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.KNOWN, Outcome.IDENTICAL})
 
 
 def judged(cases: Iterable[Case]) -> bool:

@@ -3,7 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnostic:
+    """What a compiler or a checker says of a place in the source.
+
+    `kind`: the option or type that it goes by (“-Wunused-variable”, “WARNING:LINE_SPACING”).
+    Two are the same where all but `line` is.
+    """
+
+    tool: str  # "compiler", or the name of a check
+    file: str
+    line: int
+    function: str
+    text: str
+    kind: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        return self.tool, self.file, self.function, self.kind, self.text
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" + (f" ({self.function})" if self.function else "")
+        return f"{where}: {self.text}" + (f" [{self.kind}]" if self.kind else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +77,9 @@ class Build:
     none. `how` tells in words what was done: "cached", "clean build", "increment on base".
     `slower`, `cmdline` and `reserves`: how many times as long a guest may take, the kernel
     arguments that it takes, and the share of its memory that is gone, by what the fragments say.
+    `digest` is of all that a guest boots (image and modules): where two are equal, so are the
+    kernels. `warnings`: all of the compiler's for the whole kernel, None where nobody knows.
+    `workspace`: the folder that make worked in, as long as the run lasts.
     """
 
     kernel: str
@@ -71,6 +99,10 @@ class Build:
     slower: float = 1.0
     cmdline: tuple[str, ...] = ()
     reserves: float = 0.0
+    digest: str = ""
+    warnings: tuple[Diagnostic, ...] | None = None
+    workspace: Path | None = None
+    programs: Path | None = None  # a cpio archive of programs built from the tree, for workloads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,3 +120,88 @@ class BuildFailure:
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
         return f"{self.kernel} does not build for {self.architecture}: {where}{self.error}"
+
+
+class ChangeKind(Enum):
+    """What differs between two kernels, from nothing to everything."""
+
+    NOTHING = "nothing"
+    LINES = "only line numbers"
+    STRINGS = "only strings"
+    CODE = "code or data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What a series changed in a kernel. `files` and `functions`: where, as far as it is known."""
+
+    kind: ChangeKind
+    files: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenLines:
+    """Changed lines that the preprocessor dropped. `by`: the condition, as the source has it;
+    `options`: settings that would bring them in, such as "CONFIG_NUMA=y"."""
+
+    lines: tuple[int, ...]
+    by: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedFile:
+    """A file of a series in one target. Lines are those of the patched file.
+
+    `compiled`: changed lines that the compiler saw. `why`: of a file that is not built at all
+    ("of another architecture: arm64", "obj-$(CONFIG_X)"), with the `options` that would build it.
+    """
+
+    path: str
+    compiled: tuple[int, ...] = ()
+    hidden: tuple[HiddenLines, ...] = ()
+    not_built: tuple[int, ...] = ()
+    why: str = ""
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examination:
+    """What a series comes to in one target: what it changed in the kernel, which of its lines
+    were compiled."""
+
+    change: Change
+    files: tuple[ChangedFile, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A kernel held against the one below it. `identical`: bit for bit, image and modules."""
+
+    below: str
+    identical: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a check says of a kernel that it did not say of the one below (`new`).
+
+    `problem`: why it could not be made here (no such program, no such script in the tree).
+    """
+
+    check: str
+    new: tuple[Diagnostic, ...] = ()
+    old: int = 0  # how many the kernel below has
+    problem: str = ""
+    log: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """Whether an incremental build is, bit for bit, what a clean one of the same commit gives.
+    `differing`: files that are not."""
+
+    differing: tuple[str, ...] = ()
+    seconds: float = 0.0
+    log: Path | None = None

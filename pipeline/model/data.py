@@ -201,8 +201,46 @@ class Parameter:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckSpec:
+    """pipeline/data/checks/NAME.toml: something besides the compiler that reads the source.
+
+    `make`: arguments of a make for the objects of changed files ("W=1"), on the kernel and on
+    the one below it. `script`: a program of the tree that reads one patch on standard input.
+    `message`: a regular expression for a line of output, with the groups file, line, text and,
+    where it has them, kind and function; empty for the compiler's own form. `needs`: a program
+    of the host, with the Debian `package` that brings it.
+    """
+
+    name: str
+    description: str
+    make: tuple[str, ...] = ()
+    script: tuple[str, ...] = ()
+    message: str = ""
+    needs: str = ""
+    package: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreePrograms:
+    """Programs of the tree that a workload runs, built with the kernel and put into the guest.
+
+    `make`: commands below the tree, as lists of words in which {tree}, {build}, {install}, {arch},
+    {cross} and the workload's parameters stand for themselves; `path`: where in the guest what
+    they installed lies.
+    """
+
+    make: tuple[tuple[str, ...], ...]
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkloadSpec:
-    """pipeline/data/workloads/NAME.toml. `deadline` in seconds under the slowest accelerator."""
+    """pipeline/data/workloads/NAME.toml. `deadline` in seconds under the slowest accelerator.
+
+    `ktap`: where tests are read that it reports itself: "output", "console", or "" for none.
+    `kconfigs`: fragments without which it cannot run. `cmdline`: kernel arguments, in which
+    {NAME} is a parameter.
+    """
 
     name: str
     description: str
@@ -212,6 +250,10 @@ class WorkloadSpec:
     deadline: float
     readings: tuple[Reading, ...]
     timed: bool = True  # measures time: it wants cores that nobody else uses
+    ktap: str = ""
+    kconfigs: tuple[str, ...] = ()
+    cmdline: tuple[str, ...] = ()
+    programs: TreePrograms | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,18 @@ class Accelerator:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Target:
+    """What kernels are built for: an architecture, and a point of the kconfig axis if any."""
+
+    architecture: str
+    configuration: str = ""
+
+    @property
+    def name(self) -> str:
+        return ".".join(filter(None, (self.architecture, self.configuration)))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cell:
     """One point of the matrix: what the same comparison is repeated in."""
 
@@ -46,8 +58,12 @@ class Cell:
 
     @property
     def target(self) -> str:
-        """What kernels are built for: the architecture, and the configuration where it has one."""
-        return ".".join(filter(None, (self.architecture, self.configuration)))
+        """The name of the target whose kernels it boots."""
+        return self.built_for.name
+
+    @property
+    def built_for(self) -> Target:
+        return Target(architecture=self.architecture, configuration=self.configuration)
 
     @property
     def name(self) -> str:
@@ -70,7 +86,11 @@ class BootId:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something that the kernel itself reported on its console."""
+    """Something that the kernel itself reported on its console.
+
+    `decoded`: the excerpt with file:line behind each frame, "" where nothing was decoded.
+    `known`: the note of a known issue or of an expectation of the scenario that it matches.
+    """
 
     kind: str  # panic, oops, bug, warning, hang, …
     title: str
@@ -79,6 +99,8 @@ class Finding:
     fatal: bool
     count: int = 1
     fingerprint: str = ""  # of the kind and the top frames: the same from boot to boot
+    decoded: str = ""
+    known: str = ""
 
 
 class Stop(Enum):
@@ -164,6 +186,18 @@ class EventResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TestResult:
+    """A test or subtest that a workload reported itself (KTAP). `name`: path, parts joined by /.
+
+    `status` as `ktap` has it: passed, failed, skipped, todo, xfail, timeout, error, not-run.
+    """
+
+    name: str
+    status: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BootResult:
     """All that one boot left behind. `started`/`ended`: seconds since the epoch, guest alive.
 
@@ -188,3 +222,4 @@ class BootResult:
     events: tuple[EventResult, ...] = ()
     notes: tuple[str, ...] = ()  # what a reader must know: firmware tables replaced, maxcpus=, …
     shared: bool = False  # other guests or a build of ours ran on the host meanwhile
+    tests: tuple[TestResult, ...] = ()  # of the cell's workload, in the order in which they came

@@ -12,6 +12,7 @@ class Outcome(Enum):
     FAILED = "failed"
     BASE_BROKEN = "base broken"
     KNOWN = "known"
+    IDENTICAL = "identical"
     INCONCLUSIVE = "inconclusive"
     UNSUPPORTED = "unsupported"
     NOT_RUN = "not run"

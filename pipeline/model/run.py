@@ -6,10 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.model.build import Build, BuildFailure, ConfigFailure
-from pipeline.model.guest import Accelerator, BootId, BootResult, Cell, Image
+from pipeline.model.build import (
+    Build,
+    BuildFailure,
+    Checked,
+    Comparison,
+    ConfigFailure,
+    Examination,
+    Verified,
+)
+from pipeline.model.guest import Accelerator, BootId, BootResult, Cell, Image, Target
 from pipeline.model.outcome import Outcome
-from pipeline.model.scenario import Scenario
+from pipeline.model.scenario import Expected, Scenario
 from pipeline.model.source import ApplyFailure, Revision, Tree
 
 
@@ -21,6 +29,11 @@ class Plan:
     cells: tuple[Cell, ...]
     boots: tuple[BootId, ...]  # in the order in which they run: interleaved by block
     unsupported: Mapping[Cell, str]  # cells that this host cannot give, with the cause
+    targets: tuple[Target, ...] = ()  # what kernels are built for
+    known: tuple[Expected, ...] = ()  # known issues that the user named
+    rate: float = 0.0  # of a fault that is to be found on some boots; 0: none is looked for
+    verify: bool = False  # each kernel is built once more, clean
+    cover: bool = False  # configurations are added that compile what no other does
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +44,9 @@ class Evidence:
     `images` and `accelerators` the architecture. `boots` has every attempt at a boot, of which
     the last one counts. `faults`: harness faults by plan node ("tree", "apply.KERNEL",
     "build.TARGET.KERNEL", "image.ARCH", "accelerator.ARCH", or a BootId's name); `spared`:
-    nodes that were not worth their time any more, and why.
+    nodes that were not worth their time any more, and why. `comparisons`, `examinations`,
+    `verified`: by (target, kernel); `checked`: by (target, kernel, check), with the target "" of
+    a check that reads the patches alone.
     """
 
     tree: Tree | None = None
@@ -41,6 +56,10 @@ class Evidence:
     )
     images: Mapping[str, Image] = field(default_factory=dict)
     accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
+    comparisons: Mapping[tuple[str, str], Comparison] = field(default_factory=dict)
+    examinations: Mapping[tuple[str, str], Examination] = field(default_factory=dict)
+    checked: Mapping[tuple[str, str, str], Checked] = field(default_factory=dict)
+    verified: Mapping[tuple[str, str], Verified] = field(default_factory=dict)
     boots: tuple[BootResult, ...] = ()
     faults: Mapping[str, str] = field(default_factory=dict)
     spared: Mapping[str, str] = field(default_factory=dict)

@@ -64,6 +64,24 @@ class CellPattern:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Expected:
+    """A report that is no news: of a scenario, or a known issue.
+
+    It matches a finding by `fingerprint` or by `title` (a regular expression for the whole
+    title), whichever is given, in the `workload` and on the `architecture` if they are named.
+    Behind the day `expires` (YYYY-MM-DD) it matches nothing any more, and the report says so.
+    """
+
+    note: str
+    fingerprint: str = ""
+    title: str = ""
+    workload: str = ""
+    architecture: str = ""
+    expires: str = ""
+    origin: str = ""  # the file that it comes from, or the scenario's name
+
+
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """A table of the text summary: a probe's or workload's metrics by kernel.
 
@@ -107,6 +125,8 @@ class Scenario:
     exclude: tuple[CellPattern, ...] = ()  # cells of the product that are not wanted
     events: tuple[Event, ...] = ()
     table_override: bool = True  # firmware tables that show vCPUs which can be added
+    expected: tuple[Expected, ...] = ()  # reports that are part of it
+    checks: tuple[str, ...] = ()  # of what the series adds: see `ktrial list checks`
 
     def events_in(self, guest: str) -> tuple[Event, ...]:
         """The events that are done in guests of this shape, in their order."""

@@ -101,7 +101,8 @@ class Tree:
 class KernelPlan:
     """One kernel to be compared: base itself, or patches on top of another kernel (`on`).
 
-    With `commit` the kernel is that commit of the tree and `series` only describes it.
+    With `commit` the kernel is that commit of the tree and `series` only describes it. One that
+    does not boot is built and checked alone: a commit in the middle of a series.
     """
 
     name: str
@@ -109,6 +110,7 @@ class KernelPlan:
     on: str | None = None
     series: Series | None = None
     commit: str | None = None
+    boots: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
