@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from pipeline import outcomes, verdict
 from pipeline.model import (
@@ -12,14 +13,20 @@ from pipeline.model import (
     BootResult,
     Build,
     BuildFailure,
+    Checked,
+    Comparison,
     ConfigFailure,
     Evidence,
+    Examination,
     Image,
     Plan,
     Revision,
     Tree,
+    Verified,
 )
 from pipeline.scheduler import Done
+
+IDENTICAL = "skipped: image identical to base"
 
 
 def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
@@ -27,12 +34,13 @@ def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
     faults = {each.id: each.fault for each in done if each.fault}
     values = {each.id: each.value for each in done}
     architectures = list(dict.fromkeys(cell.architecture for cell in plan_.cells))
-    targets = list(dict.fromkeys(cell.target for cell in plan_.cells))
+    targets = [target.name for target in plan_.targets]
 
     def those(prefix: str, names: list[str]) -> dict[str, object]:
         return {n: v for n in names if (v := values.get(f"{prefix}.{n}")) is not None}
 
     kernels = [kernel.name for kernel in plan_.scenario.kernels]
+    pairs = [(target, kernel) for target in targets for kernel in kernels]
     opened = values.get("tree")
     return Evidence(
         tree=opened if isinstance(opened, Tree) else None,
@@ -57,11 +65,44 @@ def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
             for name, value in those("accelerator", architectures).items()
             if isinstance(value, Accelerator)
         },
+        comparisons=_of(Comparison, "compare", pairs, values),
+        examinations=_of(Examination, "examine", pairs, values),
+        verified=_of(Verified, "verify", pairs, values),
+        checked={
+            (target, kernel, check): value
+            for target, kernel in (*(("", name) for name in kernels), *pairs)
+            for check in plan_.scenario.checks
+            if isinstance(value := values.get(_name("check", target, kernel, check)), Checked)
+        },
         boots=tuple(result for each in done for result in _attempts(each.value)),
         faults=faults,
         spared={each.id: _why_spared(each, faults) for each in done if each.blocked_by},
         cut=any(each.cut for each in done),
     )
+
+
+Value = TypeVar("Value")
+
+
+def _of(
+    kind: type[Value],
+    prefix: str,
+    pairs: Iterable[tuple[str, str]],
+    values: Mapping[str, object],
+) -> dict[tuple[str, str], Value]:
+    found = {pair: values.get(_name(prefix, *pair)) for pair in pairs}
+    return {pair: value for pair, value in found.items() if isinstance(value, kind)}
+
+
+def _name(*parts: str) -> str:
+    return ".".join(filter(None, parts))
+
+
+def so_far(plan_: Plan, todo: Iterable[str], done: Sequence[Done]) -> Evidence:
+    """As `gather`, of a run that is not through: what is not over counts as cut."""
+    over = {each.id for each in done}
+    waiting = tuple(Done(id=name, cut=True) for name in todo if name not in over)
+    return gather(plan_, (*done, *waiting))
 
 
 def failed(plan_: Plan, todo: Iterable[str], done: Sequence[Done]) -> bool:
@@ -89,6 +130,8 @@ def _attempts(value: object) -> tuple[BootResult, ...]:
 
 def _why_spared(done: Done, faults: Mapping[str, str]) -> str:
     """… with the host's fault that stopped it, which may be of no case that is told."""
+    if done.blocked_by.startswith("compare."):
+        return IDENTICAL
     why = done.reason or "nothing on trial is left to compare with"
     fault = faults.get(done.blocked_by, "")
     return f"{why}: see {done.blocked_by}{f', {fault}' if fault else ''}"

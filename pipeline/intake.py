@@ -11,6 +11,7 @@ from pipeline import (
     bases,
     catalog,
     fetch,
+    percommit,
     ranges,
     scenario,
     schema,
@@ -39,7 +40,8 @@ class Request:
 
     `base`: None where nobody named one. `version`: the version of the series to take, `pick`: which
     of several series, `trailers`: whether those of replies are collected, `lore`: the server to
-    ask for a message-id.
+    ask for a message-id. `boots`: False where kernels are only to be built; `per_commit`: each
+    patch of a series is.
     """
 
     sources: tuple[str, ...] = ()
@@ -52,6 +54,8 @@ class Request:
     trailers: bool = False
     pick: str | None = None
     lore: str = ""
+    boots: bool = True
+    per_commit: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,14 +95,25 @@ class Desk:
             taken = self._series(request)
         else:
             taken = self._source(request, request.sources[0])
+        taken = replace(taken, scenario=self._as_wanted(taken.scenario, request))
+        if request.per_commit:
+            split = percommit.split(taken.scenario.kernels)
+            taken = replace(taken, scenario=replace(taken.scenario, kernels=split))
+        return taken
+
+    def _as_wanted(self, found: Scenario, request: Request) -> Scenario:
+        """The scenario with what the command line says in its place."""
         wanted = request.overrides
+        if not request.boots:
+            found = replace(found, workloads=(), probes=(), tables=(), events=())
+            found = scenario.override(found, wanted, shelf=self.shelf, bind=self._bind)
+            return replace(found, guests=(), guests_on={}, include=(), exclude=())
         if wanted.workloads == (NO_WORKLOAD,):
             wanted = replace(wanted, workloads=())
-            taken = replace(taken, scenario=replace(taken.scenario, workloads=()))
-        elif not wanted.workloads and not taken.scenario.workloads:
+            found = replace(found, workloads=())
+        elif not wanted.workloads and not found.workloads:
             wanted = replace(wanted, workloads=(DEFAULT_WORKLOAD,))
-        overridden = scenario.override(taken.scenario, wanted, shelf=self.shelf, bind=self._bind)
-        return replace(taken, scenario=overridden)
+        return scenario.override(found, wanted, shelf=self.shelf, bind=self._bind)
 
     def _source(self, request: Request, source: str) -> Intake:
         folder = self._scenario_folder(source)

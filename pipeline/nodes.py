@@ -5,12 +5,13 @@ The same nodes are run by `trial` and weighed by `ktrial plan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from pipeline import plan as plans
 from pipeline.budget import Budget, Node, guests_at_most
-from pipeline.model import BootId, Cell, KernelPlan, Plan, Role
+from pipeline.model import BootId, KernelPlan, Plan, Role, Target
 
 
 class Kind(Enum):
@@ -19,6 +20,11 @@ class Kind(Enum):
     TREE = "tree"
     APPLY = "apply"
     BUILD = "build"
+    COMPARE = "compare"  # a kernel with the one below it
+    EXAMINE = "examine"  # what a series changed, and which of its lines were compiled
+    CHECK = "check"
+    VERIFY = "verify"
+    PROGRAMS = "programs"  # of the tree, for a workload
     IMAGE = "image"
     ACCELERATOR = "accelerator"
     BOOT = "boot"
@@ -30,9 +36,10 @@ class Job:
 
     kind: Kind
     kernel: str = ""
-    cell: Cell | None = None  # any cell of the target, for a build
+    target: Target | None = None
     architecture: str = ""
     boot: BootId | None = None
+    name: str = ""  # of a check, or the label of a workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +68,15 @@ def limited(budget: Budget, todo: list[Node]) -> Budget:
 
 def build_id(target: str, kernel: str) -> str:
     """The id of a build's node; that of a boot is its name."""
-    return f"{Kind.BUILD.value}.{target}.{kernel}"
+    return _id(Kind.BUILD, target, kernel)
+
+
+def programs_id(target: str, kernel: str, label: str) -> str:
+    return _id(Kind.PROGRAMS, target, kernel, label)
+
+
+def _id(kind: Kind, *names: str) -> str:
+    return ".".join(filter(None, (kind.value, *names)))
 
 
 def _nodes(plan: Plan, weigh: Weigh) -> Iterator[Node]:
@@ -74,51 +89,103 @@ def _nodes(plan: Plan, weigh: Weigh) -> Iterator[Node]:
         need = f"{Kind.APPLY.value}.{kernel.on}" if kernel.on else "tree"
         job = Job(kind=Kind.APPLY, kernel=kernel.name)
         yield _node(f"{Kind.APPLY.value}.{kernel.name}", "light", job, weigh, needs=(need,))
-    for cell in _one_of_each_target(plan).values():
+        for check in plan.patch_checks if kernel.series else ():
+            name = _id(Kind.CHECK, kernel.name, check)
+            yield _node(
+                name, "light", replace(job, kind=Kind.CHECK, name=check), weigh, needs=(need,)
+            )
+    for target in plans.to_build(plan):
         for kernel in plan.scenario.kernels:
-            yield _build(plan, cell, kernel, weigh)
-    before: dict[Cell, BootId] = {}
+            yield _build(plan, target, kernel, weigh)
+        for kernel in plan.scenario.kernels:
+            yield from _of_build(plan, target, kernel, weigh)
+    before: dict[object, BootId] = {}
     for boot in plan.boots:
         yield _boot(plan, boot, before.get(boot.cell), weigh)
         before[boot.cell] = boot
 
 
-def _build(plan: Plan, cell: Cell, kernel: KernelPlan, weigh: Weigh) -> Node:
+def _build(plan: Plan, target: Target, kernel: KernelPlan, weigh: Weigh) -> Node:
     """Base is built first, since the others start from its folder; they are built even where it
-    breaks, since that tells whether the fault is base's own."""
+    breaks, since that tells whether the fault is base's own. A commit in the middle of a series
+    comes behind the one before it, for the same reason."""
     first = plan.scenario.kernels[0]
+    behind = dict.fromkeys((first.name, kernel.on or first.name))
     return _node(
-        build_id(cell.target, kernel.name),
+        build_id(target.name, kernel.name),
         "build",
-        Job(kind=Kind.BUILD, kernel=kernel.name, cell=cell, architecture=cell.architecture),
+        _job(Kind.BUILD, target, kernel),
         weigh,
-        needs=(f"{Kind.APPLY.value}.{kernel.name}",),
+        needs=(_id(Kind.APPLY, kernel.name),),
         any_of=_on_trial(plan, kernel, Kind.APPLY.value),
-        after=() if kernel == first else (build_id(cell.target, first.name),),
+        after=() if kernel == first else tuple(build_id(target.name, name) for name in behind),
     )
+
+
+def _of_build(plan: Plan, target: Target, kernel: KernelPlan, weigh: Weigh) -> Iterator[Node]:
+    """What is done with a kernel that is built, besides booting it."""
+    built = build_id(target.name, kernel.name)
+    below = plans.below(plan.scenario, kernel)
+
+    def node(kind: Kind, *, needs: tuple[str, ...], name: str = "", pool: str = "build") -> Node:
+        job = replace(_job(kind, target, kernel), name=name)
+        return _node(_id(kind, target.name, kernel.name, name), pool, job, weigh, needs=needs)
+
+    if below is not None:
+        both = (built, build_id(target.name, below.name))
+        if kernel.boots:
+            yield replace(node(Kind.COMPARE, needs=(built,), pool="light"), after=both[1:])
+            yield node(Kind.EXAMINE, needs=both)
+        on = plans.directly_below(plan.scenario, kernel) or below
+        for check in plan.scenario.checks:
+            if check not in plan.patch_checks:
+                pair = (built, build_id(target.name, on.name))
+                yield node(Kind.CHECK, needs=pair, name=check)
+    if plan.verify:
+        yield node(Kind.VERIFY, needs=(built,))
+    booted = {boot.cell.workload for boot in plan.boots if boot.cell.built_for == target}
+    for run in plan.scenario.workloads:
+        if run.spec.programs and run.label in booted and kernel.boots:
+            yield node(Kind.PROGRAMS, needs=(built,), name=run.label)
 
 
 def _boot(plan: Plan, boot: BootId, before: BootId | None, weigh: Weigh) -> Node:
-    """The boots of a cell keep their order: blocks are interleaved against a drift of the host."""
-    name, target = boot.cell.architecture, boot.cell.target
+    """The boots of a cell keep their order: blocks are interleaved against a drift of the host.
+
+    A kernel that is, bit for bit, the one below it is not booted (`compare`), nor is base where
+    there is no other.
+    """
+    name, target = boot.cell.architecture, boot.cell.built_for
     kernel = next(each for each in plan.scenario.kernels if each.name == boot.kernel)
+    compared = plans.below(plan.scenario, kernel) is not None
+    run = plan.scenario.workload(boot.cell.workload)
     return _node(
         boot.name,
         "guest",
-        Job(kind=Kind.BOOT, kernel=kernel.name, cell=boot.cell, architecture=name, boot=boot),
+        replace(_job(Kind.BOOT, target, kernel), boot=boot),
         weigh,
         needs=(
-            build_id(target, boot.kernel),
+            build_id(target.name, boot.kernel),
+            *((_id(Kind.COMPARE, target.name, kernel.name),) if compared else ()),
+            *(
+                (programs_id(target.name, kernel.name, run.label),)
+                if run and run.spec.programs
+                else ()
+            ),
             f"{Kind.IMAGE.value}.{name}",
             f"{Kind.ACCELERATOR.value}.{name}",
         ),
-        any_of=_on_trial(plan, kernel, f"{Kind.BUILD.value}.{target}"),
+        any_of=_tried(plan, kernel, target),
         # A kernel that is to be compared waits for those that it is compared with.
         after=(
-            *(build_id(target, each.name) for each in plan.scenario.kernels),
+            *(build_id(target.name, each.name) for each in plan.scenario.kernels),
             *((before.name,) if before else ()),
         ),
     )
+
+
+def _job(kind: Kind, target: Target, kernel: KernelPlan) -> Job:
+    return Job(kind=kind, kernel=kernel.name, target=target, architecture=target.architecture)
 
 
 def _node(
@@ -146,13 +213,13 @@ def _node(
     )
 
 
-def _one_of_each_target(plan: Plan) -> Mapping[str, Cell]:
-    """Targets with a cell that can run, in plan order."""
-    booted = dict.fromkeys(boot.cell for boot in plan.boots)
-    found: dict[str, Cell] = {}
-    for cell in booted:
-        found.setdefault(cell.target, cell)
-    return found
+def _tried(plan: Plan, kernel: KernelPlan, target: Target) -> tuple[str, ...]:
+    """As `_on_trial`, for boots: one of those on trial must differ from the kernel below it."""
+    if kernel.role is Role.PATCHED:
+        return ()
+    patched = [each for each in plan.scenario.kernels if each.role is Role.PATCHED and each.boots]
+    kinds = (Kind.COMPARE if plans.below(plan.scenario, k) else Kind.BUILD for k in patched)
+    return tuple(_id(kind, target.name, k.name) for kind, k in zip(kinds, patched, strict=True))
 
 
 def _on_trial(plan: Plan, kernel: KernelPlan, stage: str) -> tuple[str, ...]:
@@ -162,5 +229,5 @@ def _on_trial(plan: Plan, kernel: KernelPlan, stage: str) -> tuple[str, ...]:
     """
     if kernel.role is Role.PATCHED:
         return ()
-    patched = [each for each in plan.scenario.kernels if each.role is Role.PATCHED]
+    patched = [each for each in plan.scenario.kernels if each.role is Role.PATCHED and each.boots]
     return tuple(f"{stage}.{each.name}" for each in patched)

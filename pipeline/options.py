@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from pipeline import schema
 from pipeline import settings as settings_module
 from pipeline.errors import UserError
-from pipeline.model import Action, CellPattern, Event
-from pipeline.scenario import Overrides, Scalar, WorkloadEntry
 
 DESCRIPTION = """Put a Linux kernel patch series on trial: apply it, build it, boot it in KVM/QEMU
 guests, run workloads, compare with base, and report."""
@@ -21,6 +18,12 @@ RUN_EXAMPLES = """examples:
   ktrial run my.mbox --tree ~/linux --base v6.12 --arch aarch64 --workload hackbench
   ktrial run A..B --tree .
   git bisect run ktrial run --rev HEAD --tree . --bisect-exit"""
+
+BUILD_EXAMPLES = """examples:
+  ktrial build my.mbox --tree ~/linux --per-commit --arch x86_64,aarch64
+  ktrial build A..B --tree . --check sparse,checkpatch
+  ktrial build --rev HEAD --tree . --configuration all=allmodconfig
+  git bisect run ktrial build --rev HEAD --tree . --bisect-exit"""
 
 SHELL_EXAMPLES = """examples:
   ktrial shell                          the kernel tree at hand, built first
@@ -69,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     common = _common()
     _run_parser(verbs, common)
+    _build_parser(verbs, common)
     _plan_parser(verbs, common)
     _series_parser(verbs, common)
     _shell_parser(verbs, common)
@@ -124,6 +128,25 @@ def _run_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -> 
     )
     _source_options(run)
     _trial_options(run)
+
+
+def _build_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -> None:
+    build = verbs.add_parser(
+        "build",
+        parents=[common],
+        help="build a series for each architecture and configuration; boots nothing",
+        epilog=BUILD_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _source_options(build)
+    _build_options(build)
+    add = build.add_argument
+    add("--verify", action="store_true", help="build once more, clean, and compare bit for bit")
+    add(
+        "--cover",
+        action="store_true",
+        help="add a configuration that compiles the changed lines which no other does",
+    )
 
 
 def _plan_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -> None:
@@ -203,17 +226,9 @@ def _reader_parsers(verbs: argparse._SubParsersAction[_Parser]) -> None:
 
 def _trial_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--arch", action="append", default=[], metavar="ARCH", help="x86_64, aarch64; A,B for both")
+    _build_options(parser)
     add("--guest", action="append", default=[], metavar="SHAPE", help="a guest shape")
     add("--image", default="", metavar="IMAGE", help="the guest's image, or a qcow2 or raw file")
-    add("--kconfig", action="append", default=[], metavar="NAME", help="one more fragment")
-    add(
-        "--configuration",
-        action="append",
-        default=[],
-        metavar="NAME[=FRAGMENT,…]",
-        help="a point of the kconfig axis: everything is repeated for each",
-    )
     add(
         "--workload",
         action="append",
@@ -238,7 +253,18 @@ def _trial_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="which boots have the host to themselves (auto: those that measure time)",
     )
-    add("--fail-fast", action="store_true", help="start nothing more once something has failed")
+    add(
+        "--odds",
+        metavar="RATE",
+        help="look for a fault that comes on one boot in many (0.2): fixes the number of boots",
+    )
+    add(
+        "--known-issues",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="reports that are known: their cases are `known`, not failed",
+    )
     add(
         "--no-table-override",
         action="store_true",
@@ -250,8 +276,37 @@ def _trial_options(parser: argparse.ArgumentParser) -> None:
         default="ssh",
         help="how results come back: ssh, or the console of a guest without a network",
     )
+
+
+def _build_options(parser: argparse.ArgumentParser) -> None:
+    """What building takes, with or without boots behind it."""
+    add = parser.add_argument
+    add("--arch", action="append", default=[], metavar="ARCH", help="x86_64, aarch64; A,B for both")
+    add("--kconfig", action="append", default=[], metavar="NAME", help="one more fragment")
+    add(
+        "--configuration",
+        action="append",
+        default=[],
+        metavar="NAME[=FRAGMENT,…]",
+        help="a point of the kconfig axis: everything is repeated for each",
+    )
+    add("--per-commit", action="store_true", help="build every patch of a series, in order")
+    add(
+        "--check",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="w1, sparse, checkpatch: what the series adds to that",
+    )
+    add("--fail-fast", action="store_true", help="start nothing more once something has failed")
     add("--strict", action="store_true", help="inconclusive is a failure")
     add("--bisect-exit", action="store_true", help="exit codes for git bisect run")
+    add(
+        "--junit-dialect",
+        choices=("jenkins", "ant"),
+        default="jenkins",
+        help="whose schema junit.xml keeps to",
+    )
 
 
 def _clean_options(parser: argparse.ArgumentParser) -> None:
@@ -271,87 +326,3 @@ def split_command(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...] | Non
         return words, None
     at = words.index("--")
     return words[:at], tuple(words[at + 1 :])
-
-
-# ------------------------------------------------------------------------- what they say
-
-
-def overrides(arguments: argparse.Namespace) -> Overrides:
-    """What the command line says in place of a scenario."""
-    if arguments.boots is not None and arguments.boots < 1:
-        raise UserError(f"--boots: expected 1 or more, not {arguments.boots}")
-    return Overrides(
-        architectures=names(arguments.arch),
-        kconfigs=names(arguments.kconfig),
-        configurations=dict(map(configuration, arguments.configuration)),
-        guests=names(arguments.guest),
-        image=arguments.image,
-        workloads=tuple(workload_entry(text) for text in arguments.workload),
-        probes=names(arguments.probe),
-        boots=arguments.boots or 0,
-        events=tuple(map(event, arguments.event)),
-        include=tuple(pattern("--include", text) for text in arguments.include),
-        exclude=tuple(pattern("--exclude", text) for text in arguments.exclude),
-        table_override=False if arguments.no_table_override else None,
-    )
-
-
-def names(given: Sequence[str]) -> tuple[str, ...]:
-    """`--arch x86_64 --arch aarch64` and `--arch x86_64,aarch64` are the same."""
-    return tuple(name for text in given for name in text.split(","))
-
-
-def workload_entry(text: str) -> WorkloadEntry:
-    """`hackbench:loops=500,groups=4,process=true` as a scenario would have it."""
-    use, _, rest = text.partition(":")
-    return WorkloadEntry(use=use, parameters=_pairs(f"--workload {text}", rest))
-
-
-def configuration(text: str) -> tuple[str, tuple[str, ...]]:
-    """`debug=lockups,slub-stats`: a name and its fragments; a name alone is a fragment's."""
-    name, equals, rest = text.partition("=")
-    return name, tuple(rest.split(",")) if rest else () if equals else (name,)
-
-
-def event(text: str) -> Event:
-    """`vcpu-add:when=after 2 s,count=2` as a scenario would have it."""
-    action, _, rest = text.partition(":")
-    where = f"--event {text}"
-    table = {"when": "at start", **_pairs(where, rest), "action": action}
-    known = [each.value for each in Action]
-    if action not in known:
-        raise UserError(f"{where}: unknown action “{action}”", hint=schema.nearest(action, known))
-    return schema.build(Event, table, where=where)
-
-
-def pattern(option: str, text: str) -> CellPattern:
-    """`architecture=aarch64,guest=smp8` names cells."""
-    where = f"{option} {text}"
-    words = {key: str(value) for key, value in _pairs(where, text).items()}
-    if "arch" in words:
-        words["architecture"] = words.pop("arch")
-    return schema.build(CellPattern, words, where=where)
-
-
-def _pairs(where: str, text: str) -> dict[str, Scalar]:
-    found: dict[str, Scalar] = {}
-    for pair in filter(None, text.split(",")):
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise UserError(f"{where}: “{pair}” has no value", hint="write KEY=VALUE")
-        if key in found:
-            raise UserError(f"{where}: “{key}” is there twice")
-        found[key] = _scalar(value)
-    return found
-
-
-def _scalar(text: str) -> Scalar:
-    words: Mapping[str, bool] = {"true": True, "yes": True, "false": False, "no": False}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

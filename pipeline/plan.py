@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from pipeline.errors import UserError
-from pipeline.model import BootId, Cell, CellPattern, Configuration, Plan, Scenario
+from pipeline.model import (
+    BootId,
+    Cell,
+    CellPattern,
+    Configuration,
+    KernelPlan,
+    Plan,
+    Role,
+    Scenario,
+    Target,
+)
 
 BOOT_ONLY = "boot"
 
@@ -35,16 +45,44 @@ def cells(scenario: Scenario) -> tuple[Cell, ...]:
     return found
 
 
-def make(scenario: Scenario, unsupported: Mapping[Cell, str] | None = None) -> Plan:
-    """The plan of a scenario; `unsupported` are cells that this host cannot give, and why."""
-    causes = dict(unsupported or {})
+def make(scenario: Scenario) -> Plan:
+    """The plan of a scenario, with all its cells."""
     whole = cells(scenario)
     return Plan(
         scenario=scenario,
         cells=whole,
-        boots=tuple(b for cell in whole if cell not in causes for b in _blocks(scenario, cell)),
-        unsupported=causes,
+        boots=tuple(boot for cell in whole for boot in _blocks(scenario, cell)),
+        unsupported={},
+        targets=tuple(dict.fromkeys(cell.built_for for cell in whole)),
     )
+
+
+def builds(scenario: Scenario) -> Plan:
+    """The plan that builds a scenario's kernels for each target and boots none."""
+    return Plan(
+        scenario=scenario,
+        cells=(),
+        boots=(),
+        unsupported={},
+        targets=tuple(
+            Target(architecture=architecture, configuration=configuration)
+            for architecture in scenario.architectures
+            for configuration in _configurations(scenario)
+        ),
+    )
+
+
+def without(plan: Plan, causes: Mapping[Cell, str]) -> Plan:
+    """The plan, with the cells that this host cannot give, and why."""
+    boots = tuple(boot for boot in plan.boots if boot.cell not in causes)
+    return replace(plan, boots=boots, unsupported={**plan.unsupported, **causes})
+
+
+def to_build(plan: Plan) -> tuple[Target, ...]:
+    """Targets that have a cell which can run, and those that are only built."""
+    booted = {boot.cell.built_for for boot in plan.boots}
+    with_cells = {cell.built_for for cell in plan.cells}
+    return tuple(each for each in plan.targets if each in booted or each not in with_cells)
 
 
 def matches(pattern: CellPattern, cell: Cell) -> bool:
@@ -122,7 +160,26 @@ def _blocks(scenario: Scenario, cell: Cell) -> Iterator[BootId]:
     """
     order = random.Random(f"{scenario.name}/{cell.name}")
     for block in range(scenario.boots):
-        names = [kernel.name for kernel in scenario.kernels]
+        names = [kernel.name for kernel in scenario.kernels if kernel.boots]
         order.shuffle(names)
         for name in names:
             yield BootId(cell=cell, kernel=name, block=block)
+
+
+def below(scenario: Scenario, kernel: KernelPlan) -> KernelPlan | None:
+    """The kernel that one on trial is held against: the nearest below that is not on trial itself,
+    else base; None for base, a prerequisite, and where there is no other."""
+    if kernel.role is not Role.PATCHED:
+        return None
+    known = {each.name: each for each in scenario.kernels}
+    under = known.get(kernel.on or "")
+    while under is not None and under.role is Role.PATCHED:
+        under = known.get(under.on or "")
+    bases = (each for each in scenario.kernels if each.role is Role.BASE)
+    return under or next(bases, None)
+
+
+def directly_below(scenario: Scenario, kernel: KernelPlan) -> KernelPlan | None:
+    """The kernel that differs from this one by its own patches alone."""
+    known = {each.name: each for each in scenario.kernels}
+    return known.get(kernel.on or "") or below(scenario, kernel)

@@ -46,11 +46,12 @@ def check(
     """
     _check_connection(settings)
     _check_events(plan_, shelf, transport)
-    _check_image(plan_, shelf, transport)
+    if plan_.cells:
+        _check_image(plan_, shelf, transport)
     _check_configurations(plan_, shelf)
     toolchain = catalog.pick("toolchain", settings.toolchain, shelf.toolchains)
     compiler.require_host_tools()
-    for name in dict.fromkeys(cell.architecture for cell in plan_.cells):
+    for name in dict.fromkeys(each.architecture for each in plan_.targets):
         target = shelf.architecture(name)
         compiler.find(toolchain, target, machine=platform.machine(), scope=scope)
     settings.cache.mkdir(parents=True, exist_ok=True)
@@ -87,10 +88,10 @@ class Host:
 
 def supported(plan_: Plan, shelf: Catalog, here: Host) -> Plan:
     """One missing emulator takes its own cells away, not the others; none at all ends the run."""
-    if here.lacking and not here.qemu:
+    if plan_.cells and here.lacking and not here.qemu:
         raise InfraError("no emulator: " + "; ".join(here.lacking.values()))
     causes = {cell: why for cell in plan_.cells if (why := _refusal(cell, plan_, shelf, here))}
-    return plan.make(plan_.scenario, causes) if causes else plan_
+    return plan.without(plan_, causes)
 
 
 def _refusal(cell: Cell, plan_: Plan, shelf: Catalog, here: Host) -> str:
@@ -99,7 +100,7 @@ def _refusal(cell: Cell, plan_: Plan, shelf: Catalog, here: Host) -> str:
         return here.lacking[cell.architecture]
     architecture, shape = shelf.architecture(cell.architecture), shelf.guests[cell.guest]
     wanted = image.resolve(plan_.scenario.image, shelf.images, cwd=Path("/"))
-    for fragment in _fragments(cell, plan_, shelf):
+    for fragment in _fragments(cell.configuration, plan_, shelf):
         if why := kconfig.refusal(fragment, cell.architecture):
             return why
     return image.refusal(wanted, architecture) or shapes.refusal(
@@ -129,20 +130,21 @@ def _check_image(plan_: Plan, shelf: Catalog, transport: str) -> None:
 
 def _check_configurations(plan_: Plan, shelf: Catalog) -> None:
     """What is only built has nothing to boot."""
-    for cell in {cell.configuration: cell for cell in plan_.cells}.values():
-        given = _fragments(cell, plan_, shelf)
-        if not kconfig.boots(given):
+    booted = {cell.configuration for cell in plan_.cells}
+    for name in {each.configuration: None for each in plan_.targets}:
+        given = _fragments(name, plan_, shelf)
+        if name in booted and not kconfig.boots(given):
             names = ", ".join(each.name for each in given if each.base)
             raise UserError(
                 f"{names} makes a kernel that boots in no guest",
-                hint="leave it out, or take defconfig",
+                hint="`ktrial build` builds it; to boot, leave it out or take defconfig",
             )
 
 
-def _fragments(cell: Cell, plan_: Plan, shelf: Catalog) -> tuple[Fragment, ...]:
-    """Those that a cell's kernels have besides what every kernel has."""
+def _fragments(configuration: str, plan_: Plan, shelf: Catalog) -> tuple[Fragment, ...]:
+    """Those that the kernels of a configuration have besides what every kernel has."""
     scenario = plan_.scenario
-    names = (*scenario.fragments, *plan.configuration(scenario, cell.configuration).fragments)
+    names = (*scenario.fragments, *plan.configuration(scenario, configuration).fragments)
     return tuple(catalog.pick("kconfig fragment", name, shelf.fragments) for name in names)
 
 

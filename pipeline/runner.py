@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pipeline import (
     cache,
+    catalog,
     clean,
     host,
     hypervisor,
@@ -23,8 +24,8 @@ from pipeline import (
     incoming,
     junit,
     nodes,
-    options,
     outcomes,
+    overrides,
     plan,
     planview,
     preflight,
@@ -44,7 +45,7 @@ from pipeline.catalog import Catalog
 from pipeline.errors import Cancelled, UserError
 from pipeline.history import History
 from pipeline.intake import Desk, Intake, Request
-from pipeline.model import Plan, Run, Tree, TreeSpec
+from pipeline.model import Plan, Run, Scenario, Tree, TreeSpec
 from pipeline.progress import Reporter
 from pipeline.results import Folder
 from pipeline.scope import Scope
@@ -53,6 +54,7 @@ from pipeline.terminal import Ends
 from pipeline.weigh import Scales
 
 EXIT_CUT = 130
+BUILD = "build"  # the verb that boots nothing
 # What is left to the host itself and to ktrial, of what is free.
 MEMORY_SHARE = 0.9
 
@@ -83,7 +85,7 @@ class Desktop:
 def request(top: Desktop, *sources: str) -> Request:
     """The command line of a trial, as `intake` takes it."""
     arguments = top.arguments
-    wanted = options.overrides(arguments)
+    wanted = overrides.read(arguments)
     found = image.resolve(wanted.image, top.shelf.images, cwd=Path.cwd()) if wanted.image else None
     if isinstance(found, image.UserImage):
         wanted = replace(wanted, image=str(found.path))
@@ -99,6 +101,8 @@ def request(top: Desktop, *sources: str) -> Request:
         trailers=getattr(arguments, "trailers", False),
         pick=getattr(arguments, "pick", None),
         lore=top.settings.lore,
+        boots=arguments.verb != BUILD,
+        per_commit=arguments.per_commit,
     )
 
 
@@ -182,7 +186,7 @@ def enter(top: Desktop) -> int:
         kernel=arguments.kernel or "",
         tree=arguments.tree or "",
         rev=arguments.rev or "",
-        kconfigs=tuple(options.names(arguments.kconfig)),
+        kconfigs=tuple(overrides.names(arguments.kconfig)),
         command=arguments.command or (),
         console=arguments.console,
         terminal=top.settings.terminal,
@@ -207,18 +211,35 @@ def _scales(top: Desktop, todo: Plan, history: History) -> Scales:
         known=history.known,
         cores=top.budget.cores,
         accelerator=top.settings.accel or "tcg",
-        exclusive=top.arguments.exclusive,
+        exclusive=getattr(top.arguments, "exclusive", "auto"),
     )
 
 
 def _checked(top: Desktop, taken: Intake) -> Plan:
     return preflight.check(
-        plan.make(taken.scenario),
+        planned(top, taken.scenario),
         settings=top.settings,
         shelf=top.shelf,
         budget=top.budget,
-        transport=top.arguments.transport,
+        transport=getattr(top.arguments, "transport", "ssh"),
         scope=top.scope,
+    )
+
+
+def planned(top: Desktop, scenario: Scenario) -> Plan:
+    """The plan of what the command line asks for."""
+    arguments = top.arguments
+    checks = [catalog.pick("check", name, top.shelf.checks) for name in scenario.checks]
+    on_patches = tuple(each.name for each in checks if each.script)
+    if arguments.verb == BUILD:
+        made = plan.builds(scenario)
+        return replace(made, patch_checks=on_patches, verify=arguments.verify)
+    rate = overrides.rate(arguments.odds)
+    if rate:
+        scenario = replace(scenario, boots=max(scenario.boots, odds.boots_for(rate)))
+    known_issues = (issue for path in arguments.known_issues for issue in known.read(Path(path)))
+    return replace(
+        plan.make(scenario), patch_checks=on_patches, rate=rate, known=tuple(known_issues)
     )
 
 
@@ -264,7 +285,7 @@ def _carry_out(top: Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
             folder=folder,
             opened=taken.tree,
             trusted=taken.trusted,
-            over=top.arguments.transport,
+            over=getattr(top.arguments, "transport", "ssh"),
             history=history,
             budget=top.budget,
             weigh=_scales(top, todo, history),

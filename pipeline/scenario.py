@@ -14,6 +14,7 @@ from pipeline.model import (
     CellPattern,
     Configuration,
     Event,
+    Expected,
     ImageRecipe,
     KernelPlan,
     ProbeSpec,
@@ -92,6 +93,8 @@ class ScenarioFile:
     exclude: tuple[CellPattern, ...] = ()
     events: tuple[Event, ...] = ()
     table_override: bool = True
+    expected: tuple[Expected, ...] = ()
+    checks: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -114,6 +117,7 @@ class Overrides:
     exclude: tuple[CellPattern, ...] = ()
     events: tuple[Event, ...] = ()
     table_override: bool | None = None
+    checks: tuple[str, ...] = ()
 
 
 def load(folder: Path) -> ScenarioFile:
@@ -210,6 +214,8 @@ def resolve(
         exclude=found.exclude,
         events=labelled(found.events),
         table_override=found.table_override,
+        expected=tuple(replace(each, origin=found.name) for each in found.expected),
+        checks=found.checks,
         variant=variant.name if variant else "",
         notes=(variant.note,) if variant and variant.note else (),
     )
@@ -307,6 +313,7 @@ def override(scenario: Scenario, wanted: Overrides, *, shelf: Catalog, bind: Bin
         table_override=(
             scenario.table_override if wanted.table_override is None else wanted.table_override
         ),
+        checks=tuple(dict.fromkeys((*scenario.checks, *wanted.checks))),
     )
     return checked(changed, shelf)
 

@@ -299,7 +299,7 @@ def _unsafe(bad: pathsafety.Hazard, kernel: str, series: Series, log: Path | Non
     return ApplyFailure(
         kernel=kernel,
         patch=patch,
-        of=len(series.patches),
+        of=series.whole,
         file=pathsafety.visible(bad.path),
         hunk="",
         words=str(bad),
@@ -367,7 +367,7 @@ def refusal(
     return ApplyFailure(
         kernel=kernel,
         patch=series.patches[min(number, len(series.patches)) - 1],
-        of=len(series.patches),
+        of=series.whole,
         file=name,
         hunk=hunk["line"] if hunk else "",
         words="\n".join(told) or reply.words or reply.text,

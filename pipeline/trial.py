@@ -6,13 +6,12 @@ This is the one module that knows every stage; no stage knows another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 from pipeline import (
     accelerator,
@@ -21,10 +20,7 @@ from pipeline import (
     estimate,
     evidence,
     image,
-    kernelbuild,
     nodes,
-    plan,
-    results,
     scheduler,
     session,
     tree,
@@ -32,7 +28,7 @@ from pipeline import (
 from pipeline.boot import Booter, BootJob
 from pipeline.budget import Budget, Node
 from pipeline.catalog import Catalog
-from pipeline.errors import UserError
+from pipeline.crowd import Crowd
 from pipeline.history import History
 from pipeline.hypervisor import Hypervisor
 from pipeline.model import (
@@ -42,15 +38,13 @@ from pipeline.model import (
     BootResult,
     Build,
     BuildFailure,
-    Cell,
+    Comparison,
     ConfigFailure,
     Evidence,
     Image,
-    KernelPlan,
     Phase,
     Plan,
     Revision,
-    Role,
     Stop,
     Tree,
 )
@@ -61,6 +55,7 @@ from pipeline.scheduler import Done
 from pipeline.scope import Scope
 from pipeline.settings import Settings
 from pipeline.virt import EMBEDDED
+from pipeline.workshop import Workshop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +74,7 @@ class Context:
     trusted: bool = False
     over: str = "ssh"
     fail_fast: bool = False
+    so_far: Callable[[Callable[[], Evidence]], None] = lambda _: None  # told after each node
 
 
 def run(plan_: Plan, context: Context) -> Evidence:
@@ -100,7 +96,7 @@ def run(plan_: Plan, context: Context) -> Evidence:
             todo,
             trial.work,
             pools=pools,
-            usable=lambda value: not isinstance(value, ApplyFailure | BuildFailure | ConfigFailure),
+            usable=_usable,
             scope=context.scope,
             budget=budget,
             on_done=trial.keep,
@@ -109,26 +105,11 @@ def run(plan_: Plan, context: Context) -> Evidence:
     return evidence.gather(plan_, done)
 
 
-class _Crowd:
-    """Who of us keeps the host busy: tells a boot whether it ever had company."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._members: dict[object, bool] = {}  # each with whether it was alone so far
-
-    @contextmanager
-    def member(self) -> Iterator[Callable[[], bool]]:
-        """While the context lasts; what it gives answers whether nobody else was there."""
-        me = object()
-        with self._lock:
-            for each in self._members:
-                self._members[each] = False
-            self._members[me] = not self._members
-        try:
-            yield lambda: self._members[me]
-        finally:
-            with self._lock:
-                del self._members[me]
+def _usable(value: object) -> bool:
+    """Whether what needs it can go on; a kernel that is the one below it need not boot."""
+    if isinstance(value, Comparison):
+        return not value.identical
+    return not isinstance(value, ApplyFailure | BuildFailure | ConfigFailure)
 
 
 class _Trial:
@@ -143,9 +124,22 @@ class _Trial:
         self._context = context
         self._stack = stack
         self._lock = threading.Lock()
-        self._crowd = _Crowd()
+        self._crowd = Crowd()
         self._hypervisor: Hypervisor | None = None
         self._values: dict[str, object] = {}
+        self._workshop = Workshop(
+            plan=plan_,
+            shelf=context.shelf,
+            settings=context.settings,
+            scope=context.scope,
+            reporter=context.reporter,
+            folder=context.folder,
+            history=context.history,
+            trusted=context.trusted,
+            stack=stack,
+            crowd=self._crowd,
+            values=self._values,
+        )
         self._booter = Booter(
             folder=context.folder,
             shelf=context.shelf,
@@ -167,16 +161,17 @@ class _Trial:
         return {
             Kind.TREE: self._open_tree,
             Kind.APPLY: self._apply,
-            Kind.BUILD: self._build,
+            **self._workshop.work,
             Kind.IMAGE: self._image,
             Kind.ACCELERATOR: self._accelerator,
             Kind.BOOT: self._boot,
         }
 
     def keep(self, done: Done) -> None:
-        """What came of a node, for those that need it."""
+        """What came of a node, for those that need it, and for whoever reads results already."""
         self._done.append(done)
         self._values[done.id] = done.value
+        self._context.so_far(lambda: evidence.so_far(self._plan, self._todo, self._done))
 
     def failed(self, _: Done) -> bool:
         """Whether `--fail-fast` ends the run now."""
@@ -213,58 +208,6 @@ class _Trial:
                 log=self._context.folder.apply_log(kernel.name),
                 scope=self._context.scope,
             )
-
-    def _build(self, job: Job) -> Build | BuildFailure | ConfigFailure:
-        kernel, cell = self._kernels[job.kernel], job.cell
-        opened, revision = self._values["tree"], self._values[f"apply.{kernel.name}"]
-        assert isinstance(opened, Tree)
-        assert isinstance(revision, Revision)
-        assert cell is not None
-        context = self._context
-        with (
-            self._crowd.member(),
-            context.reporter.step(f"build {kernel.name} for {cell.target}") as step,
-        ):
-            result = kernelbuild.make(
-                self._wish(cell, kernel, opened, revision),
-                shelf=context.shelf,
-                settings=context.settings,
-                scope=context.scope,
-                step=step,
-            )
-        first = kernel == self._scenario.kernels[0]
-        if isinstance(result, ConfigFailure) and result.lost and first:
-            raise lost_symbols(result)
-        if isinstance(result, Build):
-            self._stack.enter_context(cache.using(result.folder))
-            results.keep_build(context.folder, result, cell.target, opened, revision)
-            self._remember_build(result, cell)
-        else:
-            logs = context.folder.build(cell.target, kernel.name)
-            results.name_source(logs / "build.sh", opened, revision)
-        return result
-
-    def _wish(
-        self, cell: Cell, kernel: KernelPlan, opened: Tree, revision: Revision
-    ) -> kernelbuild.Wish:
-        first = self._values.get(f"apply.{self._scenario.kernels[0].name}")
-        return kernelbuild.Wish(
-            opened=opened,
-            revision=revision,
-            base=first if isinstance(first, Revision) else None,
-            architecture=self._context.shelf.architecture(cell.architecture),
-            fragments=self._fragments(cell.configuration),
-            trusted=kernel.role is Role.BASE or self._context.trusted,
-            log_folder=self._context.folder.build(cell.target, kernel.name),
-        )
-
-    def _fragments(self, configuration: str) -> tuple[str, ...]:
-        probes = [self._context.shelf.probes[name] for name in self._scenario.probes]
-        return (
-            *self._scenario.fragments,
-            *(name for each in probes for name in each.kconfigs),
-            *plan.configuration(self._scenario, configuration).fragments,
-        )
 
     def _image(self, job: Job) -> Image:
         recipe = image.resolve(self._scenario.image, self._context.shelf.images, cwd=Path("/"))
@@ -313,6 +256,9 @@ class _Trial:
         guest_image = self._values[f"image.{cell.architecture}"]
         chosen = self._values[f"accelerator.{cell.architecture}"]
         assert isinstance(built, Build)
+        label = nodes.programs_id(cell.target, job.kernel, cell.workload)
+        if isinstance(brought := self._values.get(label), Path):
+            built = replace(built, programs=brought)
         assert isinstance(guest_image, Image)
         assert isinstance(chosen, Accelerator)
         todo = BootJob(
@@ -335,12 +281,6 @@ class _Trial:
         return tuple(replace(each, shared=shared) for each in attempts)
 
     # ------------------------------------------------------------------ for the next run
-
-    def _remember_build(self, result: Build, cell: Cell) -> None:
-        kind = estimate.kind_of(result.how)
-        tree_name = self._scenario.tree.name
-        key = estimate.build_key(target=cell.target, tree=tree_name, kind=kind)
-        self._context.history.add(key, result.seconds)
 
     def _remember_boot(self, result: BootResult) -> None:
         """How long it took; what did not come to its end tells nothing of that."""
@@ -370,18 +310,3 @@ class _Trial:
             run=run,
         )
         return found.seconds if found.source == estimate.MEASURED else None
-
-
-class ConfigurationError(UserError):
-    """The tree cannot give the configuration that was asked for; a bisection skips the commit."""
-
-    bisect_code: ClassVar[int] = 125
-
-
-def lost_symbols(failure: ConfigFailure) -> ConfigurationError:
-    """Every lost symbol with its fragment and the reason, in one error."""
-    lines = [str(lost) for lost in failure.lost]
-    return ConfigurationError(
-        "the configuration cannot be had: " + "; ".join(lines),
-        hint="mend the fragment, or take a tree that has it",
-    )

@@ -35,6 +35,13 @@ def run(arguments: argparse.Namespace, settings: Settings, reporter: Reporter, s
     return runner.try_out(top, runner.take(top, runner.request(top)))
 
 
+def build_(
+    arguments: argparse.Namespace, settings: Settings, reporter: Reporter, scope: Scope
+) -> int:
+    """`ktrial build`: as `run`, without a guest."""
+    return run(arguments, settings, reporter, scope)
+
+
 def plan_(
     arguments: argparse.Namespace, settings: Settings, reporter: Reporter, scope: Scope
 ) -> int:
@@ -150,6 +157,7 @@ def ktap_(
 
 VERBS: Mapping[str, Callable[[argparse.Namespace, Settings, Reporter, Scope], int]] = {
     "run": run,
+    "build": build_,
     "plan": plan_,
     "demo": demo,
     "doctor": doctor_,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline import estimate, shapes
+from pipeline import plan as plans
 from pipeline.budget import Budget
 from pipeline.catalog import Catalog
 from pipeline.estimate import BuildKind, Expectation, Known
@@ -16,6 +17,14 @@ from pipeline.scheduler import Forecast
 
 # A tree unpacked, an image made: once on a host, and small beside a build.
 OTHERS: Mapping[Kind, float] = {Kind.TREE: 1.0, Kind.IMAGE: 2.0, Kind.ACCELERATOR: 1.0}
+# What is done with a build besides booting it; a comparison of two digests is nothing.
+BESIDES: Mapping[Kind, float] = {
+    Kind.EXAMINE: 5.0,
+    Kind.CHECK: 5.0,
+    Kind.VERIFY: estimate.BUILD_SECONDS[BuildKind.CLEAN],
+    Kind.PROGRAMS: 60.0,
+}
+CORES: Mapping[Kind, float] = {Kind.COMPARE: 0.0, Kind.EXAMINE: 1.0, Kind.CHECK: 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +42,15 @@ class Scales:
     exclusive: str = "auto"
 
     def __call__(self, job: Job) -> Demand:
-        if job.kind is Kind.BOOT and job.cell is not None:
-            return self.guest(job.cell)
-        if job.kind is Kind.BUILD and job.cell is not None:
-            seconds = self.build(job.cell.target, job.kernel).seconds
-            # One core less than it uses: guests whose times nobody looks at go on beside it.
-            return Demand(seconds=seconds, cores=max(1.0, self.cores - 1))
+        # Of a build one core less than it uses: guests whose times nobody looks at go on beside it.
+        most = max(1.0, self.cores - 1)
+        if job.boot is not None:
+            return self.guest(job.boot.cell)
+        if job.kind is Kind.BUILD and job.target is not None:
+            seconds = self.build(job.target.name, job.kernel).seconds
+            return Demand(seconds=seconds, cores=most)
+        if job.target is not None:
+            return Demand(seconds=BESIDES.get(job.kind, 0.0), cores=CORES.get(job.kind, most))
         return Demand(seconds=OTHERS.get(job.kind, 0.0))
 
     def guest(self, cell: Cell) -> Demand:
@@ -97,17 +109,16 @@ def outlook(
     """What `ktrial plan` shows."""
     plan = scales.plan
     cells = tuple(dict.fromkeys(boot.cell for boot in plan.boots))
-    targets = tuple(dict.fromkeys(cell.target for cell in cells))
     return Outlook(
         plan=plan,
         builds=tuple(
             BuildOutlook(
-                target=target,
+                target=target.name,
                 kernel=kernel.name,
-                kind=scales.kind(target, kernel.name),
-                expected=scales.build(target, kernel.name),
+                kind=scales.kind(target.name, kernel.name),
+                expected=scales.build(target.name, kernel.name),
             )
-            for target in targets
+            for target in plans.to_build(plan)
             for kernel in plan.scenario.kernels
         ),
         cells=tuple(

@@ -32,6 +32,7 @@ class Plan:
     targets: tuple[Target, ...] = ()  # what kernels are built for
     known: tuple[Expected, ...] = ()  # known issues that the user named
     rate: float = 0.0  # of a fault that is to be found on some boots; 0: none is looked for
+    patch_checks: tuple[str, ...] = ()  # of the scenario's checks, those that read patches alone
     verify: bool = False  # each kernel is built once more, clean
     cover: bool = False  # configurations are added that compile what no other does
 

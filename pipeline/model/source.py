@@ -54,7 +54,8 @@ class Series:
 
     `base_commit` and `prerequisites` ("patch-id: …", "change-id: …", "message-id: …") are the
     trailers of `git format-patch --base` and b4. `problems`: what a reader should know before
-    trusting it, none of which keeps it from being tried.
+    trusting it, none of which keeps it from being tried. `of`: how many the whole series has,
+    where these are some of them.
     """
 
     name: str
@@ -66,6 +67,11 @@ class Series:
     base_commit: str = ""
     prerequisites: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    of: int = 0
+
+    @property
+    def whole(self) -> int:
+        return self.of or len(self.patches)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline import options
+from pipeline import overrides
 from pipeline.errors import UserError
 from pipeline.model import Action, CellPattern, Event
 
 
 def test_an_event_on_the_command_line() -> None:
-    made = options.event("vcpu-add:when=after 2 s,count=2")
+    made = overrides.event("vcpu-add:when=after 2 s,count=2")
     assert made == Event(action=Action.VCPU_ADD, when="after 2 s", count=2)
-    assert options.event("cpu-storm:seconds=3,seed=7").seconds == 3.0
-    assert options.event("cpu-offline").when == "at start"
+    assert overrides.event("cpu-storm:seconds=3,seed=7").seconds == 3.0
+    assert overrides.event("cpu-offline").when == "at start"
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,14 @@ def test_an_event_on_the_command_line() -> None:
 )
 def test_an_event_that_is_none(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        options.event(text)
+        overrides.event(text)
 
 
 def test_cells_are_named_by_their_axes() -> None:
     wanted = CellPattern(architecture="aarch64", guest="smp8")
-    assert options.pattern("--exclude", "arch=aarch64,guest=smp8") == wanted
+    assert overrides.pattern("--exclude", "arch=aarch64,guest=smp8") == wanted
     with pytest.raises(UserError, match="unknown key “gest”"):
-        options.pattern("--exclude", "gest=smp8")
+        overrides.pattern("--exclude", "gest=smp8")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_cells_are_named_by_their_axes() -> None:
     ],
 )
 def test_a_configuration_on_the_command_line(text: str, made: tuple[str, tuple[str, ...]]) -> None:
-    assert options.configuration(text) == made
+    assert overrides.configuration(text) == made
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,12 @@ def arguments(*words: str) -> argparse.Namespace:
     ],
 )
 def test_a_workload_on_the_command_line(text: str, entry: WorkloadEntry) -> None:
-    assert options.workload_entry(text) == entry
+    assert overrides.workload_entry(text) == entry
 
 
 def test_a_parameter_without_a_value_is_refused() -> None:
     with pytest.raises(UserError, match="loops"):
-        options.workload_entry("hackbench:loops")
+        overrides.workload_entry("hackbench:loops")
 
 
 def test_the_demo_takes_a_newer_tree_where_its_own_is_not_to_be_had(
