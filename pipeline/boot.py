@@ -325,8 +325,7 @@ class Booter:
                 )
             )
         # A disk that cannot be booted is no fault of the kernel.
-        wrong = image.fault(made.spec.console.read_text(errors="replace"))
-        if wrong and guest.ready_at is None:
+        if guest.ready_at is None and (wrong := image.fault(guest.last_words())):
             end = replace(carried.end, stop=Stop.INFRA, reason=f"the image: {wrong}")
             carried = replace(carried, end=end)
         return _Account(carried=carried, started=guest.started, ready=guest.ready_at)
@@ -367,6 +366,7 @@ class Booter:
             started=account.started,
             ready=account.ready,
             ended=time.time(),
+            since=end.since,
             folder=here,
             differences=differences,
             events=carried.events,

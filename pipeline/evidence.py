@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pipeline import outcomes, verdict
+from pipeline import outcomes, plan, verdict
 from pipeline.model import (
     Accelerator,
     ApplyFailure,
@@ -34,7 +34,7 @@ def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
     faults = {each.id: each.fault for each in done if each.fault}
     values = {each.id: each.value for each in done}
     architectures = list(dict.fromkeys(cell.architecture for cell in plan_.cells))
-    targets = [target.name for target in plan_.targets]
+    targets = [target.name for target in plan.targets(plan_)]
 
     def those(prefix: str, names: list[str]) -> dict[str, object]:
         return {n: v for n in names if (v := values.get(f"{prefix}.{n}")) is not None}

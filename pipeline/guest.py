@@ -11,7 +11,7 @@ import re
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -26,6 +26,11 @@ CANCEL_SECONDS = 0.05  # how often a wait looks at its scope
 PANIC_SECONDS = 1.5  # from a panic's first line until panic=-1 has reset the guest
 POWEROFF_SECONDS = 5.0
 LOG_TAIL_LINES = 15
+LAST_BYTES = 1 << 20
+# So many reports and the kernel does nothing else: each is a kilobyte and more of console. A good
+# one has none, and whoever reads the log has seen enough.
+STORM_REPORTS = 1000
+STORM_SECONDS = 0.5  # how often they are counted
 LIBVIRT_NOTES = ("is tainted:", "shutting down, reason", "terminating on signal 15 from")
 
 READY = re.compile(rb"ktrial: ready(?: +(\d+(?:\.\d+)?))?")
@@ -47,13 +52,16 @@ class State(Enum):
 class GuestEnd:
     """How a guest ended. `qemu_log_tail`: QEMU's last words.
 
-    `reason` is one line: what happened, and behind "; " what is of this boot alone.
+    `reason` is one line: what happened, and behind "; " what is of this boot alone. `since`:
+    seconds since the epoch when the host read the first report, or the console's last word where
+    the guest broke without one; None where all was well.
     """
 
     stop: Stop
     reason: str
     findings: tuple[Finding, ...]
     qemu_log_tail: str
+    since: float | None = None
 
 
 class Handle:
@@ -130,6 +138,10 @@ class Guest:
         self._leaving = threading.Event()
         self._tail = b""
         self._spoke = 0.0  # when the console last said something, on the monotonic clock
+        self._heard = 0.0  # the same, in seconds since the epoch
+        self._reported: float | None = None  # when the first report was read
+        self._counted = 0.0  # when the reports were last counted, on the monotonic clock
+        self._storm = False
         self._powered_down = False
         self._asked = False  # whether a power-off is what we want
         self._end: GuestEnd | None = None
@@ -156,6 +168,12 @@ class Guest:
         """What the kernel reported so far."""
         with self._change:
             return self._classifier.findings
+
+    def last_words(self) -> str:
+        """The end of the console, which may be longer than this host's memory."""
+        with open(self.console, "rb") as source:
+            source.seek(max(0, source.seek(0, os.SEEK_END) - LAST_BYTES))
+            return source.read().decode(errors="replace")
 
     def wait_ready(self, scope: Scope, *, silence: float | None = None) -> GuestEnd | None:
         """Wait until the image says that it is ready: None, or how the guest ended instead.
@@ -189,10 +207,9 @@ class Guest:
     def give_up(self, why: str) -> GuestEnd:
         """End a guest that does not answer any more; every wait for it is over."""
         self._settle()
-        if first_cause(self.findings) or self._handle.stopped.is_set():
+        if first_cause(self.findings) or self._storm or self._handle.stopped.is_set():
             return self.end()
-        last = self._classifier.last_line or "nothing at all"
-        self._conclude(self._ended(Stop.HANG, f"{why}; the console's last line: {last}"))
+        self._conclude(self._hung(why))
         return self.end()
 
     def end(self) -> GuestEnd:
@@ -241,8 +258,7 @@ class Guest:
                     return None
         if self.died.is_set():
             return self.end()
-        last = self._classifier.last_line or "nothing at all"
-        self._conclude(self._ended(Stop.HANG, f"{late}; the console's last line: {last}"))
+        self._conclude(self._hung(late))
         return self._end
 
     def _read(self) -> None:
@@ -264,17 +280,28 @@ class Guest:
     def _take(self, data: bytes) -> None:
         with self._change:
             self._classifier.feed(data)
-            self._spoke = time.monotonic()
+            self._spoke, self._heard = time.monotonic(), time.time()
+            if self._reported is None and self._classifier.findings:
+                self._reported = self._heard
             window = self._tail + data
             self._tail = window[-64:]
             if self.ready_at is None and READY.search(window):
                 self.ready_at = time.time()
                 self.state = State.READY
             self._powered_down = self._powered_down or bool(POWER_DOWN.search(window))
-            if self._classifier.broken:
+            if self._classifier.broken or self._is_storm():
                 self.state = State.BROKEN
                 self.died.set()
             self._change.notify_all()
+
+    def _is_storm(self) -> bool:
+        """Whether the kernel does nothing but report."""
+        now = time.monotonic()
+        if self._reported is not None and not self._storm and now - self._counted > STORM_SECONDS:
+            self._counted = now
+            reports = sum(each.count for each in self._classifier.findings)
+            self._storm = reports >= STORM_REPORTS
+        return self._storm
 
     def _settle(self) -> None:
         """Let a broken guest finish its last words, so that the report is whole."""
@@ -285,8 +312,8 @@ class Guest:
 
     def _judge(self) -> GuestEnd:
         cause = first_cause(self.findings)
-        if cause:
-            return self._ended(Stop.KERNEL, cause.title)
+        if cause or self._storm:
+            return self._ended(Stop.KERNEL, cause.title) if cause else self._stormy()
         if not self._handle.stopped.is_set():
             return self._ended(Stop.COMPLETED, "")
         if self._handle.failed:
@@ -300,9 +327,29 @@ class Guest:
         last = self._classifier.last_line or "nothing at all"
         return self._ended(Stop.KERNEL, f"the guest reset itself; the console's last line: {last}")
 
+    def _hung(self, why: str) -> GuestEnd:
+        """First cause wins: a stall that the kernel itself reported is why it does not answer."""
+        stalls = (each.title for each in self.findings if each.kind == "hang")
+        last = self._classifier.last_line or "nothing at all"
+        words = "; ".join([*list(stalls)[:1], why, f"the console's last line: {last}"])
+        return self._ended(Stop.HANG, words)
+
+    def _stormy(self) -> GuestEnd:
+        """The report that came most often is what the guest broke by."""
+        findings = self.findings
+        most = max(findings, key=lambda each: each.count)
+        fatal = tuple(replace(each, fatal=each is most) for each in findings)
+        end = self._ended(Stop.KERNEL, f"{most.title}; {most.count} times, and it goes on")
+        return replace(end, findings=fatal)
+
     def _ended(self, stop: Stop, reason: str) -> GuestEnd:
+        broke = stop in {Stop.KERNEL, Stop.HANG}
         return GuestEnd(
-            stop=stop, reason=reason, findings=self.findings, qemu_log_tail=self._log_tail()
+            stop=stop,
+            reason=reason,
+            findings=self.findings,
+            qemu_log_tail=self._log_tail(),
+            since=self._reported or (self._heard or self.started if broke else None),
         )
 
     def _conclude(self, end: GuestEnd) -> None:

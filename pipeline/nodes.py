@@ -53,6 +53,7 @@ class Demand:
 
 
 Weigh = Callable[[Job], Demand]
+Builds = tuple[tuple[Target, KernelPlan], ...]
 
 
 def nodes(plan: Plan, weigh: Weigh) -> list[Node]:
@@ -85,32 +86,32 @@ def _nodes(plan: Plan, weigh: Weigh) -> Iterator[Node]:
         for kind, pool in ((Kind.IMAGE, "image"), (Kind.ACCELERATOR, "light")):
             job = Job(kind=kind, architecture=architecture)
             yield _node(f"{kind.value}.{architecture}", pool, job, weigh)
-    for kernel in plan.scenario.kernels:
+    for kernel in (each for each in plan.scenario.kernels if not each.of):
         need = f"{Kind.APPLY.value}.{kernel.on}" if kernel.on else "tree"
         job = Job(kind=Kind.APPLY, kernel=kernel.name)
         yield _node(f"{Kind.APPLY.value}.{kernel.name}", "light", job, weigh, needs=(need,))
         for check in plan.patch_checks if kernel.series else ():
             name = _id(Kind.CHECK, kernel.name, check)
-            yield _node(
-                name, "light", replace(job, kind=Kind.CHECK, name=check), weigh, needs=(need,)
-            )
-    for target in plans.to_build(plan):
-        for kernel in plan.scenario.kernels:
-            yield _build(plan, target, kernel, weigh)
-        for kernel in plan.scenario.kernels:
-            yield from _of_build(plan, target, kernel, weigh)
+            applied = (_id(Kind.APPLY, kernel.name),)
+            its = replace(job, kind=Kind.CHECK, name=check)
+            yield _node(name, "light", its, weigh, needs=applied)
+    builds = plans.to_build(plan)
+    for target, kernel in builds:
+        yield _build(plan, builds, target, kernel, weigh)
+    for target, kernel in builds:
+        yield from _of_build(plan, builds, target, kernel, weigh)
     before: dict[object, BootId] = {}
     for boot in plan.boots:
         yield _boot(plan, boot, before.get(boot.cell), weigh)
         before[boot.cell] = boot
 
 
-def _build(plan: Plan, target: Target, kernel: KernelPlan, weigh: Weigh) -> Node:
+def _build(plan: Plan, builds: Builds, target: Target, kernel: KernelPlan, weigh: Weigh) -> Node:
     """Base is built first, since the others start from its folder; they are built even where it
     breaks, since that tells whether the fault is base's own. A commit in the middle of a series
     comes behind the one before it, for the same reason."""
-    first = plan.scenario.kernels[0]
-    behind = dict.fromkeys((first.name, kernel.on or first.name))
+    its = [each.name for where, each in builds if where == target]
+    behind = dict.fromkeys((its[0], kernel.on or its[0]))
     return _node(
         build_id(target.name, kernel.name),
         "build",
@@ -118,35 +119,52 @@ def _build(plan: Plan, target: Target, kernel: KernelPlan, weigh: Weigh) -> Node
         weigh,
         needs=(_id(Kind.APPLY, kernel.name),),
         any_of=_on_trial(plan, kernel, Kind.APPLY.value),
-        after=() if kernel == first else tuple(build_id(target.name, name) for name in behind),
+        after=tuple(
+            build_id(target.name, name) for name in behind if name in its and name != kernel.name
+        ),
     )
 
 
-def _of_build(plan: Plan, target: Target, kernel: KernelPlan, weigh: Weigh) -> Iterator[Node]:
+def _of_build(
+    plan: Plan, builds: Builds, target: Target, kernel: KernelPlan, weigh: Weigh
+) -> Iterator[Node]:
     """What is done with a kernel that is built, besides booting it."""
     built = build_id(target.name, kernel.name)
+    there = [each.name for where, each in builds if where == target]
     below = plans.below(plan.scenario, kernel)
 
     def node(kind: Kind, *, needs: tuple[str, ...], name: str = "", pool: str = "build") -> Node:
         job = replace(_job(kind, target, kernel), name=name)
         return _node(_id(kind, target.name, kernel.name, name), pool, job, weigh, needs=needs)
 
-    if below is not None:
+    if below is not None and below.name in there:
         both = (built, build_id(target.name, below.name))
-        if kernel.boots:
+        if _is_compared(plan, kernel) and kernel.boots:
             yield replace(node(Kind.COMPARE, needs=(built,), pool="light"), after=both[1:])
+        if kernel.boots:
             yield node(Kind.EXAMINE, needs=both)
         on = plans.directly_below(plan.scenario, kernel) or below
+        on = on if on.name in there else below
         for check in plan.scenario.checks:
             if check not in plan.patch_checks:
                 pair = (built, build_id(target.name, on.name))
                 yield node(Kind.CHECK, needs=pair, name=check)
     if plan.verify:
         yield node(Kind.VERIFY, needs=(built,))
-    booted = {boot.cell.workload for boot in plan.boots if boot.cell.built_for == target}
-    for run in plan.scenario.workloads:
-        if run.spec.programs and run.label in booted and kernel.boots:
-            yield node(Kind.PROGRAMS, needs=(built,), name=run.label)
+    for label in _with_programs(plan, target, kernel):
+        yield node(Kind.PROGRAMS, needs=(built,), name=label)
+
+
+def _with_programs(plan: Plan, target: Target, kernel: KernelPlan) -> tuple[str, ...]:
+    """The workloads for which programs of this kernel's tree are built for this target."""
+    labels: dict[str, None] = {}
+    for boot in plan.boots:
+        run = plan.scenario.workload(boot.cell.workload)
+        booted = plans.kernel_of(plan.scenario, boot.kernel)
+        place = plans.target_of(boot.cell.built_for, booted)
+        if run and run.spec.programs and (place, booted.source) == (target, kernel.name):
+            labels[run.label] = None
+    return tuple(labels)
 
 
 def _boot(plan: Plan, boot: BootId, before: BootId | None, weigh: Weigh) -> Node:
@@ -155,9 +173,8 @@ def _boot(plan: Plan, boot: BootId, before: BootId | None, weigh: Weigh) -> Node
     A kernel that is, bit for bit, the one below it is not booted (`compare`), nor is base where
     there is no other.
     """
-    name, target = boot.cell.architecture, boot.cell.built_for
-    kernel = next(each for each in plan.scenario.kernels if each.name == boot.kernel)
-    compared = plans.below(plan.scenario, kernel) is not None
+    name, kernel = boot.cell.architecture, plans.kernel_of(plan.scenario, boot.kernel)
+    target = plans.target_of(boot.cell.built_for, kernel)
     run = plan.scenario.workload(boot.cell.workload)
     return _node(
         boot.name,
@@ -165,20 +182,23 @@ def _boot(plan: Plan, boot: BootId, before: BootId | None, weigh: Weigh) -> Node
         replace(_job(Kind.BOOT, target, kernel), boot=boot),
         weigh,
         needs=(
-            build_id(target.name, boot.kernel),
-            *((_id(Kind.COMPARE, target.name, kernel.name),) if compared else ()),
+            build_id(target.name, kernel.source),
+            *((_id(Kind.COMPARE, target.name, kernel.name),) if _is_compared(plan, kernel) else ()),
             *(
-                (programs_id(target.name, kernel.name, run.label),)
+                (programs_id(target.name, kernel.source, run.label),)
                 if run and run.spec.programs
                 else ()
             ),
             f"{Kind.IMAGE.value}.{name}",
             f"{Kind.ACCELERATOR.value}.{name}",
         ),
-        any_of=_tried(plan, kernel, target),
+        any_of=_tried(plan, kernel, boot.cell.built_for),
         # A kernel that is to be compared waits for those that it is compared with.
         after=(
-            *(build_id(target.name, each.name) for each in plan.scenario.kernels),
+            *dict.fromkeys(
+                build_id(plans.target_of(boot.cell.built_for, each).name, each.source)
+                for each in plan.scenario.kernels
+            ),
             *((before.name,) if before else ()),
         ),
     )
@@ -213,13 +233,32 @@ def _node(
     )
 
 
-def _tried(plan: Plan, kernel: KernelPlan, target: Target) -> tuple[str, ...]:
+def _tried(plan: Plan, kernel: KernelPlan, place: Target) -> tuple[str, ...]:
     """As `_on_trial`, for boots: one of those on trial must differ from the kernel below it."""
     if kernel.role is Role.PATCHED:
         return ()
     patched = [each for each in plan.scenario.kernels if each.role is Role.PATCHED and each.boots]
-    kinds = (Kind.COMPARE if plans.below(plan.scenario, k) else Kind.BUILD for k in patched)
-    return tuple(_id(kind, target.name, k.name) for kind, k in zip(kinds, patched, strict=True))
+    return tuple(
+        dict.fromkeys(
+            _id(
+                Kind.COMPARE if _is_compared(plan, each) else Kind.BUILD,
+                plans.target_of(place, each).name,
+                each.source,
+            )
+            for each in patched
+        )
+    )
+
+
+def _is_compared(plan: Plan, kernel: KernelPlan) -> bool:
+    """Whether a kernel that is the one below it need not boot: not where conditions differ."""
+    below = plans.below(plan.scenario, kernel)
+    return (
+        below is not None
+        and kernel.of is None
+        and (kernel.configuration, kernel.guest, kernel.cmdline, kernel.settings, kernel.events)
+        == (below.configuration, below.guest, below.cmdline, below.settings, below.events)
+    )
 
 
 def _on_trial(plan: Plan, kernel: KernelPlan, stage: str) -> tuple[str, ...]:
@@ -230,4 +269,4 @@ def _on_trial(plan: Plan, kernel: KernelPlan, stage: str) -> tuple[str, ...]:
     if kernel.role is Role.PATCHED:
         return ()
     patched = [each for each in plan.scenario.kernels if each.role is Role.PATCHED and each.boots]
-    return tuple(f"{stage}.{each.name}" for each in patched)
+    return tuple(dict.fromkeys(f"{stage}.{each.source}" for each in patched))

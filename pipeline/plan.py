@@ -78,11 +78,43 @@ def without(plan: Plan, causes: Mapping[Cell, str]) -> Plan:
     return replace(plan, boots=boots, unsupported={**plan.unsupported, **causes})
 
 
-def to_build(plan: Plan) -> tuple[Target, ...]:
-    """Targets that have a cell which can run, and those that are only built."""
+def to_build(plan: Plan) -> tuple[tuple[Target, KernelPlan], ...]:
+    """Every kernel with each target that it is built for: those of the cells that can run, and
+    those that are only built. A kernel under other conditions is built as the one it stems from."""
+    kernels = {kernel.name: kernel for kernel in plan.scenario.kernels}
     booted = {boot.cell.built_for for boot in plan.boots}
     with_cells = {cell.built_for for cell in plan.cells}
-    return tuple(each for each in plan.targets if each in booted or each not in with_cells)
+    wanted = [each for each in plan.targets if each in booted or each not in with_cells]
+    found = {
+        (target_of(target, kernel), kernel.source): kernels[kernel.source]
+        for target in wanted
+        for kernel in kernels.values()
+    }
+    return tuple((target, kernel) for (target, _), kernel in found.items())
+
+
+def kernel_of(scenario: Scenario, name: str) -> KernelPlan:
+    return next(kernel for kernel in scenario.kernels if kernel.name == name)
+
+
+def targets(plan: Plan) -> tuple[Target, ...]:
+    """Everything that kernels of the plan are built for, whether this host can boot it or not."""
+    places = dict.fromkeys((*plan.targets, *(cell.built_for for cell in plan.cells)))
+    return tuple(
+        dict.fromkeys(
+            target_of(place, kernel) for place in places for kernel in plan.scenario.kernels
+        )
+    )
+
+
+def target_of(place: Target, kernel: KernelPlan) -> Target:
+    """What a kernel is built for where a cell's target is `place`."""
+    return replace(place, configuration=kernel.configuration or place.configuration)
+
+
+def guest_of(cell: Cell, kernel: KernelPlan) -> str:
+    """The shape in which a kernel boots in a cell."""
+    return kernel.guest or cell.guest
 
 
 def matches(pattern: CellPattern, cell: Cell) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
+from pipeline.rustnames import demangled
+
 TOP_FRAMES = 5  # how many frames make a fingerprint
 _EXACT = ("header", "pointer")
 REMEMBERED = 20000  # functions looked up
@@ -112,7 +114,9 @@ def top_frames(texts: Texts, skips: Skips) -> tuple[str, ...]:
 
 
 def plain(name: str) -> str:
-    """A function without what compilers add to the names of its clones."""
+    """A function as people call it: without what compilers add to the names of its clones."""
+    if name.startswith("_R"):
+        return demangled(name)
     return _SUFFIX.sub("", name).rstrip(".") if "." in name else name
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pipeline import bootnotes, outcomes, tables, text
+from pipeline import bootnotes, buildview, outcomes, tables, text
 from pipeline.model import (
     ApplyFailure,
-    Build,
     Case,
     Cell,
     KernelPlan,
@@ -86,12 +85,7 @@ def _host(run: Run) -> Iterator[str]:
         yield f"accelerator for {name}: {accelerator.name}, since {accelerator.reason}"
     for name, image in run.evidence.images.items():
         yield f"image for {name}: {image.name} ({image.how}, {image.seconds:.1f} s)"
-    builds = {key: it for key, it in run.evidence.builds.items() if isinstance(it, Build)}
-    for (target, kernel), build in builds.items():
-        how = f"{build.how}, {build.seconds:.1f} s, {build.compiler}"
-        yield f"build of {kernel} for {target}: {how}"
-    if not all(build.sandboxed for build in builds.values()):
-        yield "builds ran without the sandbox"
+    yield from buildview.lines(run)
     yield from bootnotes.lines(run)
     yield ""
 

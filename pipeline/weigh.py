@@ -118,8 +118,7 @@ def outlook(
                 kind=scales.kind(target.name, kernel.name),
                 expected=scales.build(target.name, kernel.name),
             )
-            for target in plans.to_build(plan)
-            for kernel in plan.scenario.kernels
+            for target, kernel in plans.to_build(plan)
         ),
         cells=tuple(
             CellOutlook(

@@ -175,7 +175,8 @@ def plan(made: Scenario | None = None, unsupported: Mapping[Cell, str] | None = 
         for block in range(made.boots)
         for kernel in made.kernels
     )
-    return Plan(scenario=made, cells=cells, boots=boots, unsupported=causes)
+    targets = tuple(dict.fromkeys(cell.built_for for cell in cells))
+    return Plan(scenario=made, cells=cells, boots=boots, unsupported=causes, targets=targets)
 
 
 def revision(kernel: KernelPlan, files: tuple[str, ...] = ()) -> Revision:

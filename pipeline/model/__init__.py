@@ -64,6 +64,7 @@ from pipeline.model.scenario import (
     Expected,
     Scenario,
     Table,
+    Trial,
     WorkloadRun,
 )
 from pipeline.model.source import (
@@ -147,6 +148,7 @@ __all__ = [
     "Tree",
     "TreePrograms",
     "TreeSpec",
+    "Trial",
     "Value",
     "Verified",
     "WorkloadRun",

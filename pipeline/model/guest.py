@@ -223,3 +223,4 @@ class BootResult:
     notes: tuple[str, ...] = ()  # what a reader must know: firmware tables replaced, maxcpus=, …
     shared: bool = False  # other guests or a build of ours ran on the host meanwhile
     tests: tuple[TestResult, ...] = ()  # of the cell's workload, in the order in which they came
+    since: float | None = None  # when the host read the first word of what went wrong

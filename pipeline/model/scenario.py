@@ -101,6 +101,22 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Numbers that are compared, kernel by kernel, in every cell.
+
+    `metrics`: "SOURCE/METRIC" or "SOURCE/METRIC@PHASE", with * for any. `base`: the kernel that
+    the `kernels` are held against ("": each against the one below it; none named: all on trial).
+    `margin`: the least change that matters (0.02: 2 %).
+    """
+
+    name: str
+    metrics: tuple[str, ...]
+    base: str = ""
+    kernels: tuple[str, ...] = ()
+    margin: float = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """patches/NAME/scenario.toml, or what the command line describes in its place."""
 
@@ -126,6 +142,7 @@ class Scenario:
     events: tuple[Event, ...] = ()
     table_override: bool = True  # firmware tables that show vCPUs which can be added
     expected: tuple[Expected, ...] = ()  # reports that are part of it
+    trials: tuple[Trial, ...] = ()
     checks: tuple[str, ...] = ()  # of what the series adds: see `ktrial list checks`
 
     def events_in(self, guest: str) -> tuple[Event, ...]:

@@ -109,6 +109,11 @@ class KernelPlan:
 
     With `commit` the kernel is that commit of the tree and `series` only describes it. One that
     does not boot is built and checked alone: a commit in the middle of a series.
+
+    With `of` it is another kernel's source under other conditions, and what follows says which:
+    `configuration` (a point of the kconfig axis) and `guest` (a shape) in place of the cell's,
+    further kernel arguments, `settings` (file in the guest -> what is written there before the
+    workload), and the labels of the `events` that it takes (None: all).
     """
 
     name: str
@@ -117,6 +122,17 @@ class KernelPlan:
     series: Series | None = None
     commit: str | None = None
     boots: bool = True
+    of: str | None = None
+    configuration: str = ""
+    guest: str = ""
+    cmdline: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    events: tuple[str, ...] | None = None
+
+    @property
+    def source(self) -> str:
+        """The kernel whose source this is."""
+        return self.of or self.name
 
 
 @dataclass(frozen=True, kw_only=True)

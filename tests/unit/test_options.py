@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline import overrides
+from pipeline import options, overrides
 from pipeline.errors import UserError
 from pipeline.model import Action, CellPattern, Event
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import options, settings, tree, verbs
+from pipeline import options, overrides, settings, tree, verbs
 from pipeline.errors import InfraError, UserError
 from pipeline.model import TreeSpec
 from pipeline.progress import Step

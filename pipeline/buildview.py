@@ -1,0 +1,75 @@
+"""What the summary says of builds: how they were made, what changed, what checks found. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.model import Build, Change, ChangeKind, Run
+
+SHOWN = 8  # names in a row
+FUNCTIONS = 12
+
+
+def lines(run: Run) -> Iterator[str]:
+    """Everything about builds, in the order in which a reader asks for it."""
+    yield from _builds(run)
+    yield from _identical(run)
+    yield from _changes(run)
+    yield from _checks(run)
+    yield from _verified(run)
+
+
+def _builds(run: Run) -> Iterator[str]:
+    builds = {key: it for key, it in run.evidence.builds.items() if isinstance(it, Build)}
+    for (target, kernel), build in builds.items():
+        how = f"{build.how}, {build.seconds:.1f} s, {build.compiler}"
+        yield f"build of {kernel} for {target}: {how}"
+    if not all(build.sandboxed for build in builds.values()):
+        yield "builds ran without the sandbox"
+
+
+def _identical(run: Run) -> Iterator[str]:
+    """Loudly: the author may have expected that something would be tried."""
+    for (target, kernel), found in run.evidence.comparisons.items():
+        if found.identical:
+            yield (
+                f"!! {kernel} for {target} is bit for bit the same as {found.below}: "
+                "the series changes nothing there, and nothing of it was booted"
+            )
+
+
+def _changes(run: Run) -> Iterator[str]:
+    for (target, kernel), found in run.evidence.examinations.items():
+        if found.change.kind is not ChangeKind.NOTHING:
+            yield f"{kernel} changes for {target}: {_change(found.change)}"
+
+
+def _change(change: Change) -> str:
+    where = change.functions or change.files
+    names = some(where, FUNCTIONS) if where else ""
+    return f"{change.kind.value}{f': {names}' if names else ''}"
+
+
+def some(names: tuple[str, ...], most: int = SHOWN) -> str:
+    """The first few, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def _checks(run: Run) -> Iterator[str]:
+    for (target, kernel, check), found in run.evidence.checked.items():
+        where = f" for {target}" if target else ""
+        if found.problem:
+            yield f"check {check} of {kernel}{where}: not made: {found.problem}"
+        else:
+            before = f", {found.old} that were there before" if found.old else ""
+            yield f"check {check} of {kernel}{where}: {len(found.new)} new{before}"
+        yield from (f"    {each}" for each in found.new[:SHOWN])
+
+
+def _verified(run: Run) -> Iterator[str]:
+    for (target, kernel), found in run.evidence.verified.items():
+        same = "bit for bit the same as a clean build"
+        if found.differing:
+            same = f"NOT the same as a clean build: {some(found.differing)}"
+        yield f"verified {kernel} for {target}: {same} ({found.seconds:.0f} s)"
