@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pipeline import outcomes, plan, verdict
@@ -25,6 +25,14 @@ from pipeline.model import (
     Verified,
 )
 from pipeline.scheduler import Done
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What a look at a trial came to: `enough` says why it ends, "" where it goes on."""
+
+    enough: str = ""
+
 
 IDENTICAL = "skipped: image identical to base"
 
@@ -74,9 +82,18 @@ def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
             for check in plan_.scenario.checks
             if isinstance(value := values.get(_name("check", target, kernel, check)), Checked)
         },
-        boots=tuple(result for each in done for result in _attempts(each.value)),
+        boots=tuple(result for each in done for result in attempts(each.value)),
         faults=faults,
-        spared={each.id: _why_spared(each, faults) for each in done if each.blocked_by},
+        spared={
+            each.id: _why_spared(each, faults)
+            for each in done
+            if each.blocked_by and not isinstance(values.get(each.blocked_by), Look)
+        },
+        enough={
+            each.id: look.enough
+            for each in done
+            if isinstance(look := values.get(each.blocked_by), Look)
+        },
         cut=any(each.cut for each in done),
     )
 
@@ -123,7 +140,8 @@ def failed(plan_: Plan, todo: Iterable[str], done: Sequence[Done]) -> bool:
     return any(outcomes.case_exit(case) != outcomes.GOOD for case in cases)
 
 
-def _attempts(value: object) -> tuple[BootResult, ...]:
+def attempts(value: object) -> tuple[BootResult, ...]:
+    """The boots among what a node came to."""
     found = value if isinstance(value, tuple) else ()
     return tuple(each for each in found if isinstance(each, BootResult))
 

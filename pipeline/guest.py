@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import threading
 import time
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol
 
+from pipeline import host
 from pipeline.console import Classifier, Family, first_cause
 from pipeline.domain import GuestSpec
 from pipeline.errors import Cancelled
 from pipeline.model import Finding, Stop
 from pipeline.scope import Scope
+from pipeline.virt import qemu_words
 
 POLL_SECONDS = 0.005  # how often the console file is read
 CANCEL_SECONDS = 0.05  # how often a wait looks at its scope
@@ -27,11 +28,11 @@ PANIC_SECONDS = 1.5  # from a panic's first line until panic=-1 has reset the gu
 POWEROFF_SECONDS = 5.0
 LOG_TAIL_LINES = 15
 LAST_BYTES = 1 << 20
+FULL_BYTES = 64 << 10  # less room than that on its disk, and QEMU drops what the console says
 # So many reports and the kernel does nothing else: each is a kilobyte and more of console. A good
 # one has none, and whoever reads the log has seen enough.
 STORM_REPORTS = 1000
 STORM_SECONDS = 0.5  # how often they are counted
-LIBVIRT_NOTES = ("is tainted:", "shutting down, reason", "terminating on signal 15 from")
 
 READY = re.compile(rb"ktrial: ready(?: +(\d+(?:\.\d+)?))?")
 POWER_DOWN = re.compile(rb"reboot: (?:Power down|System halted|machine restart|Restarting system)")
@@ -314,6 +315,8 @@ class Guest:
         cause = first_cause(self.findings)
         if cause or self._storm:
             return self._ended(Stop.KERNEL, cause.title) if cause else self._stormy()
+        if unheard := self._unheard():
+            return self._ended(Stop.INFRA, unheard)
         if not self._handle.stopped.is_set():
             return self._ended(Stop.COMPLETED, "")
         if self._handle.failed:
@@ -322,17 +325,25 @@ class Guest:
             return self._ended(Stop.INFRA, ": ".join([words, *tail]))
         if self._asked:
             return self._ended(Stop.COMPLETED, "powered off")
-        if self._powered_down:
-            return self._ended(Stop.KERNEL, "the guest powered off or rebooted unasked")
         last = self._classifier.last_line or "nothing at all"
-        return self._ended(Stop.KERNEL, f"the guest reset itself; the console's last line: {last}")
+        words = f"the guest reset itself; the console's last line: {last}"
+        if self._powered_down:
+            words = "the guest powered off or rebooted unasked"
+        return self._ended(Stop.KERNEL, words)
 
     def _hung(self, why: str) -> GuestEnd:
         """First cause wins: a stall that the kernel itself reported is why it does not answer."""
         stalls = (each.title for each in self.findings if each.kind == "hang")
+        if unheard := self._unheard():
+            return self._ended(Stop.INFRA, f"{unheard}; {why}")
         last = self._classifier.last_line or "nothing at all"
         words = "; ".join([*list(stalls)[:1], why, f"the console's last line: {last}"])
         return self._ended(Stop.HANG, words)
+
+    def _unheard(self) -> str:
+        """Why the console may lack what the kernel said, in words; "" where it does not."""
+        full = host.free_disk(self.console.parent) < FULL_BYTES
+        return f"the disk of {self.console.parent} is full: the console is cut" if full else ""
 
     def _stormy(self) -> GuestEnd:
         """The report that came most often is what the guest broke by."""
@@ -365,25 +376,3 @@ class Guest:
 
 class _Test(Protocol):
     def __call__(self) -> bool: ...
-
-
-def exit_words(status: int) -> str:
-    """A waitpid(2) status in words; "" for a good one."""
-    if os.WIFSIGNALED(status):
-        return f"QEMU was ended by {signal.Signals(os.WTERMSIG(status)).name}"
-    code = os.waitstatus_to_exitcode(status)
-    return f"QEMU exited with status {code}" if code else ""
-
-
-def qemu_words(log: str) -> list[str]:
-    """The lines of a domain's log that QEMU wrote: not libvirt's notes and command line."""
-    words = []
-    in_command = False
-    for line in log.splitlines():
-        if " starting up libvirt version" in line:
-            in_command = True
-        elif in_command:
-            in_command = line.endswith("\\")
-        elif line.strip() and not any(note in line for note in LIBVIRT_NOTES):
-            words.append(line)
-    return words

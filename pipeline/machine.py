@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.errors import InfraError
-from pipeline.guest import Handle, exit_words
+from pipeline.guest import Handle
 from pipeline.reaper import Reaper
-from pipeline.virt import load_libvirt
+from pipeline.virt import exit_words, load_libvirt
 
 KILL_SECONDS = 5.0
 

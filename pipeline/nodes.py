@@ -11,7 +11,7 @@ from enum import Enum
 
 from pipeline import plan as plans
 from pipeline.budget import Budget, Node, guests_at_most
-from pipeline.model import BootId, KernelPlan, Plan, Role, Target
+from pipeline.model import BootId, Cell, KernelPlan, Plan, Role, Target
 
 
 class Kind(Enum):
@@ -28,6 +28,7 @@ class Kind(Enum):
     IMAGE = "image"
     ACCELERATOR = "accelerator"
     BOOT = "boot"
+    LOOK = "look"  # at a trial, between two blocks: whether it goes on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,8 @@ class Job:
     architecture: str = ""
     boot: BootId | None = None
     name: str = ""  # of a check, or the label of a workload
+    cell: Cell | None = None  # of a look
+    block: int = 0  # of a look: the one that would come next
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +103,12 @@ def _nodes(plan: Plan, weigh: Weigh) -> Iterator[Node]:
         yield _build(plan, builds, target, kernel, weigh)
     for target, kernel in builds:
         yield from _of_build(plan, builds, target, kernel, weigh)
-    before: dict[object, BootId] = {}
+    before: dict[Cell, BootId] = {}
     for boot in plan.boots:
-        yield _boot(plan, boot, before.get(boot.cell), weigh)
+        last = before.get(boot.cell)
+        if last and boot.block > last.block and _looks(plan):
+            yield _look(boot, last, weigh)
+        yield _boot(plan, boot, last, weigh)
         before[boot.cell] = boot
 
 
@@ -191,6 +197,7 @@ def _boot(plan: Plan, boot: BootId, before: BootId | None, weigh: Weigh) -> Node
             ),
             f"{Kind.IMAGE.value}.{name}",
             f"{Kind.ACCELERATOR.value}.{name}",
+            *((look_id(boot.cell, boot.block),) if boot.block and _looks(plan) else ()),
         ),
         any_of=_tried(plan, kernel, boot.cell.built_for),
         # A kernel that is to be compared waits for those that it is compared with.
@@ -202,6 +209,20 @@ def _boot(plan: Plan, boot: BootId, before: BootId | None, weigh: Weigh) -> Node
             *((before.name,) if before else ()),
         ),
     )
+
+
+def _looks(plan: Plan) -> bool:
+    return plan.sequential or plan.most_seconds > 0
+
+
+def look_id(cell: Cell, block: int) -> str:
+    return _id(Kind.LOOK, cell.name, f"block{block}")
+
+
+def _look(boot: BootId, last: BootId, weigh: Weigh) -> Node:
+    """Between two blocks; the boots of a cell come one after the other, so that all are over."""
+    job = Job(kind=Kind.LOOK, cell=boot.cell, block=boot.block)
+    return _node(look_id(boot.cell, boot.block), "light", job, weigh, after=(last.name,))
 
 
 def _job(kind: Kind, target: Target, kernel: KernelPlan) -> Job:

@@ -254,6 +254,13 @@ def _trial_options(parser: argparse.ArgumentParser) -> None:
         help="which boots have the host to themselves (auto: those that measure time)",
     )
     add(
+        "--max-boots",
+        type=int,
+        metavar="N",
+        help="trials look as they go and end once they are clear, after N boots at the latest",
+    )
+    add("--max-time", metavar="TIME", help="begin no further boots after so long (30m, 900)")
+    add(
         "--odds",
         metavar="RATE",
         help="look for a fault that comes on one boot in many (0.2): fixes the number of boots",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -24,18 +25,33 @@ def read(arguments: argparse.Namespace) -> Overrides:
         return built
     if arguments.boots is not None and arguments.boots < 1:
         raise UserError(f"--boots: expected 1 or more, not {arguments.boots}")
+    if arguments.max_boots is not None and (arguments.max_boots < 2 or arguments.boots):
+        raise UserError(
+            f"--max-boots {arguments.max_boots}: expected 2 or more, and no --boots beside it",
+            hint="--boots N boots just so often",
+        )
     return replace(
         built,
         guests=names(arguments.guest),
         image=arguments.image,
         workloads=tuple(workload_entry(text) for text in arguments.workload),
         probes=names(arguments.probe),
-        boots=arguments.boots or 0,
+        boots=arguments.boots or arguments.max_boots or 0,
         events=tuple(map(event, arguments.event)),
         include=tuple(pattern("--include", text) for text in arguments.include),
         exclude=tuple(pattern("--exclude", text) for text in arguments.exclude),
         table_override=False if arguments.no_table_override else None,
     )
+
+
+def seconds(text: str | None) -> float:
+    """`--max-time 30m`: 900, 15m or 2h in seconds; 0 where none is given."""
+    if not text:
+        return 0.0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", text.strip())
+    if not found or not float(found[1]):
+        raise UserError(f"--max-time {text}: no time", hint="write 900, 15m or 2h")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
 
 
 def rate(text: str | None) -> float:

@@ -239,7 +239,12 @@ def planned(top: Desktop, scenario: Scenario) -> Plan:
         scenario = replace(scenario, boots=max(scenario.boots, odds.boots_for(rate)))
     known_issues = (issue for path in arguments.known_issues for issue in known.read(Path(path)))
     return replace(
-        plan.make(scenario), patch_checks=on_patches, rate=rate, known=tuple(known_issues)
+        plan.make(scenario),
+        patch_checks=on_patches,
+        rate=rate,
+        known=tuple(known_issues),
+        sequential=arguments.max_boots is not None,
+        most_seconds=overrides.seconds(arguments.max_time),
     )
 
 

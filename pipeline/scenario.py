@@ -23,6 +23,7 @@ from pipeline.model import (
     Series,
     Table,
     TreeSpec,
+    Trial,
     WorkloadRun,
 )
 
@@ -40,12 +41,19 @@ Bind = Callable[[str, str, Mapping[str, Scalar]], WorkloadRun]
 
 @dataclass(frozen=True, kw_only=True)
 class KernelEntry:
-    """A kernel in the file: the patches (file names) on top of base or of another kernel."""
+    """A kernel in the file: the patches (file names) on top of base or of another kernel, or
+    another kernel's source (`of`) under other conditions (see `KernelPlan`)."""
 
     name: str
     role: Role
     on: str | None = None
     patches: tuple[str, ...] = ()
+    of: str | None = None
+    configuration: str = ""
+    guest: str = ""
+    cmdline: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    events: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +103,7 @@ class ScenarioFile:
     table_override: bool = True
     expected: tuple[Expected, ...] = ()
     checks: tuple[str, ...] = ()
+    trials: tuple[Trial, ...] = ()
 
     @property
     def name(self) -> str:
@@ -129,7 +138,24 @@ def load(folder: Path) -> ScenarioFile:
     if found.boots < 1:
         raise UserError(f"{path}: boots: expected 1 or more, not {found.boots}")
     _check_tables(path, found)
+    _check_trials(path, found)
     return found
+
+
+def _check_trials(path: Path, found: ScenarioFile) -> None:
+    """A trial of what is not there would tell nothing, at the end of a long run."""
+    where = f"in {path}: trials"
+    everywhere = (found.kernels, *(variant.kernels for variant in found.variants))
+    kernels = dict.fromkeys(kernel.name for kernels in everywhere for kernel in kernels)
+    names = (name for each in found.workloads for name in (each.use, each.label))
+    sources = dict.fromkeys((*found.probes, *filter(None, names)))
+    for trial in found.trials:
+        for kernel in (*filter(None, (trial.base,)), *trial.kernels):
+            catalog.pick(f"kernel {where}", kernel, kernels)
+        for metric in trial.metrics:
+            catalog.pick(f"source {where}", metric.partition("/")[0], sources)
+        if not trial.metrics or trial.margin <= 0:
+            raise UserError(f"{path}: trials: “{trial.name}” has no metrics, or no margin above 0")
 
 
 def _check_tables(path: Path, found: ScenarioFile) -> None:
@@ -156,8 +182,14 @@ def _check_kernels(path: Path, kernels: tuple[KernelEntry, ...]) -> None:
         if kernel.name in seen:
             raise UserError(f"{path}: kernels: “{kernel.name}” is there twice")
         _check_name(kernel.name, f"{path}: kernels: ")
-        if kernel.on is not None:
-            catalog.pick(f"kernel in {path}: on =", kernel.on, seen)
+        for key, named in (("on", kernel.on), ("of", kernel.of)):
+            if named is not None:
+                catalog.pick(f"kernel in {path}: {key} =", named, seen)
+        if kernel.of and (kernel.on or kernel.patches or seen[kernel.of].of):
+            raise UserError(
+                f"{path}: kernels: “{kernel.name}” is {kernel.of} under other conditions",
+                hint="leave out its `on` and `patches`, and name a kernel that has its own source",
+            )
         seen[kernel.name] = kernel
     if not any(kernel.role is Role.PATCHED for kernel in kernels):
         raise UserError(f"{path}: kernels: none is on trial", hint='give one role = "patched"')
@@ -216,6 +248,7 @@ def resolve(
         table_override=found.table_override,
         expected=tuple(replace(each, origin=found.name) for each in found.expected),
         checks=found.checks,
+        trials=found.trials,
         variant=variant.name if variant else "",
         notes=(variant.note,) if variant and variant.note else (),
     )
@@ -228,7 +261,18 @@ def _kernel(folder: Path, entry: KernelEntry, read_files: ReadFiles) -> KernelPl
         if not path.is_file():
             raise UserError(f"{folder / FILE}: kernels: {path} is not there")
     series = read_files(paths, entry.name) if paths else None
-    return KernelPlan(name=entry.name, role=entry.role, on=entry.on, series=series)
+    return KernelPlan(
+        name=entry.name,
+        role=entry.role,
+        on=entry.on,
+        series=series,
+        of=entry.of,
+        configuration=entry.configuration,
+        guest=entry.guest,
+        cmdline=entry.cmdline,
+        settings=entry.settings,
+        events=entry.events,
+    )
 
 
 def _workloads(entries: Sequence[WorkloadEntry], bind: Bind) -> tuple[WorkloadRun, ...]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from scipy import stats
 
@@ -49,9 +49,12 @@ def levels(at: Sequence[int], alpha: float) -> tuple[float, ...]:
     return tuple(now - before for before, now in itertools.pairwise(whole))
 
 
-def family(comparisons: Iterable[object]) -> float:
-    """The level of each comparison, of as many as are made in a trial (Bonferroni)."""
-    return ALPHA / max(1, sum(1 for _ in comparisons))
+def level_after(blocks: int, most: int, alpha: float) -> float:
+    """The level of a look after `blocks` of `most` that may come, the planned looks before it
+    counted as made. Where a run is cut between two looks, it has the share of that moment."""
+    before = tuple(each for each in looks(most) if each < blocks)
+    spent_before = spent(before[-1] / most, alpha) if before else 0.0
+    return spent(blocks / most, alpha) - spent_before
 
 
 def quantile(level: float, freedom: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pipeline import bootnotes, buildview, outcomes, tables, text
+from pipeline import bootnotes, buildview, outcomes, tables, text, trialview
 from pipeline.model import (
     ApplyFailure,
     Case,
@@ -94,7 +94,7 @@ def _host(run: Run) -> Iterator[str]:
 
 
 def _numbers(run: Run) -> Iterator[str]:
-    any_lines = False
+    any_lines, judged = False, trialview.lines(run)
     for cell in run.plan.cells:
         lines = [*tables.render(run, cell), *bootnotes.events(run, cell)]
         if lines:
@@ -109,8 +109,8 @@ def _numbers(run: Run) -> Iterator[str]:
         yield from over_guests
     if any_lines:
         yield "Each number is the mean over the boots, with [smallest … largest] where they differ."
-        yield "Times are not judged: one or two boots decide nothing."
-        yield ""
+        yield "" if judged else "Times are not judged: one or two boots decide nothing.\n"
+    yield from judged
 
 
 def _cell_title(run: Run, cell: Cell) -> str:

@@ -6,6 +6,7 @@ This is the one module that knows every stage; no stage knows another.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,12 +24,15 @@ from pipeline import (
     nodes,
     scheduler,
     session,
+    spending,
     tree,
+    trials,
 )
 from pipeline.boot import Booter, BootJob
 from pipeline.budget import Budget, Node
 from pipeline.catalog import Catalog
 from pipeline.crowd import Crowd
+from pipeline.evidence import Look
 from pipeline.history import History
 from pipeline.hypervisor import Hypervisor
 from pipeline.model import (
@@ -109,6 +113,8 @@ def _usable(value: object) -> bool:
     """Whether what needs it can go on; a kernel that is the one below it need not boot."""
     if isinstance(value, Comparison):
         return not value.identical
+    if isinstance(value, Look):
+        return not value.enough
     return not isinstance(value, ApplyFailure | BuildFailure | ConfigFailure)
 
 
@@ -124,6 +130,7 @@ class _Trial:
         self._context = context
         self._stack = stack
         self._lock = threading.Lock()
+        self._started = time.monotonic()
         self._crowd = Crowd()
         self._hypervisor: Hypervisor | None = None
         self._values: dict[str, object] = {}
@@ -165,6 +172,7 @@ class _Trial:
             Kind.IMAGE: self._image,
             Kind.ACCELERATOR: self._accelerator,
             Kind.BOOT: self._boot,
+            Kind.LOOK: self._look,
         }
 
     def keep(self, done: Done) -> None:
@@ -279,6 +287,23 @@ class _Trial:
         if not shared:  # what shares the host takes longer than it would
             self._remember_boot(attempts[-1])
         return tuple(replace(each, shared=shared) for each in attempts)
+
+    def _look(self, job: Job) -> Look:
+        """Whether a cell's next block of boots is begun."""
+        assert job.cell is not None
+        for block in range(job.block):
+            earlier = self._values.get(nodes.look_id(job.cell, block))
+            if isinstance(earlier, Look) and earlier.enough:
+                return earlier
+        limit = self._plan.most_seconds
+        if limit and time.monotonic() - self._started >= limit:
+            return Look(enough=f"the time was spent: {limit:g} s (--max-time)")
+        if not self._plan.sequential or job.block not in spending.looks(self._scenario.boots):
+            return Look()
+        boots = [each for done in self._done for each in evidence.attempts(done.value)]
+        if trials.is_clear(trials.compare(self._plan, boots, job.cell)):
+            return Look(enough=f"the answer was clear after {job.block} boots of each kernel")
+        return Look()
 
     # ------------------------------------------------------------------ for the next run
 

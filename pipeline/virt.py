@@ -1,8 +1,12 @@
-"""libvirt in this process: imported late, silent, with its event loop running."""
+"""libvirt in this process: imported late, silent, with its event loop running.
+
+And the last words of its QEMU: how it ended, and what it wrote.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +16,7 @@ from urllib.parse import urlsplit
 from pipeline.errors import InfraError
 
 EMBEDDED = "qemu:///embed"
+LIBVIRT_NOTES = ("is tainted:", "shutting down, reason", "terminating on signal 15 from")
 
 _guard = threading.Lock()
 _loaded: list[ModuleType] = []
@@ -88,3 +93,25 @@ def _ignore_error(context: object, error: object) -> None:
 def _run_events(libvirt: Any) -> None:
     while True:
         libvirt.virEventRunDefaultImpl()
+
+
+def exit_words(status: int) -> str:
+    """A waitpid(2) status in words; "" for a good one."""
+    if os.WIFSIGNALED(status):
+        return f"QEMU was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    code = os.waitstatus_to_exitcode(status)
+    return f"QEMU exited with status {code}" if code else ""
+
+
+def qemu_words(log: str) -> list[str]:
+    """The lines of a domain's log that QEMU wrote: not libvirt's notes and command line."""
+    words = []
+    in_command = False
+    for line in log.splitlines():
+        if " starting up libvirt version" in line:
+            in_command = True
+        elif in_command:
+            in_command = line.endswith("\\")
+        elif line.strip() and not any(note in line for note in LIBVIRT_NOTES):
+            words.append(line)
+    return words

@@ -31,6 +31,8 @@ class Plan:
     unsupported: Mapping[Cell, str]  # cells that this host cannot give, with the cause
     targets: tuple[Target, ...] = ()  # what kernels are built for
     known: tuple[Expected, ...] = ()  # known issues that the user named
+    sequential: bool = False  # trials are looked at as they go, and end once they are clear
+    most_seconds: float = 0.0  # after which no further block of boots is begun; 0: no limit
     rate: float = 0.0  # of a fault that is to be found on some boots; 0: none is looked for
     patch_checks: tuple[str, ...] = ()  # of the scenario's checks, those that read patches alone
     verify: bool = False  # each kernel is built once more, clean
@@ -45,7 +47,8 @@ class Evidence:
     `images` and `accelerators` the architecture. `boots` has every attempt at a boot, of which
     the last one counts. `faults`: harness faults by plan node ("tree", "apply.KERNEL",
     "build.TARGET.KERNEL", "image.ARCH", "accelerator.ARCH", or a BootId's name); `spared`:
-    nodes that were not worth their time any more, and why. `comparisons`, `examinations`,
+    nodes that were not worth their time any more, and why; `enough`: boots that a trial had no
+    need of any more. `comparisons`, `examinations`,
     `verified`: by (target, kernel); `checked`: by (target, kernel, check), with the target "" of
     a check that reads the patches alone.
     """
@@ -64,6 +67,7 @@ class Evidence:
     boots: tuple[BootResult, ...] = ()
     faults: Mapping[str, str] = field(default_factory=dict)
     spared: Mapping[str, str] = field(default_factory=dict)
+    enough: Mapping[str, str] = field(default_factory=dict)
     cut: bool = False  # the run was ended before it was through
 
 
