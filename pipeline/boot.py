@@ -370,7 +370,7 @@ class Booter:
             folder=here,
             differences=differences,
             events=carried.events,
-            notes=(*made.notes, *known),
+            notes=(*made.notes, *known, *patience.notes(made.spec)),
         )
 
 

@@ -28,6 +28,7 @@ NEAR_LINES = 400
 FOLLOW_LINES = 60  # in which an exception belongs to the report before it
 MOST_OPEN = 8
 MOST_FINDINGS = 1000  # further titles are not kept
+LEAD_BYTES = 2048  # before a report's first line, in which what led to it is looked for
 
 _END = b"---[ end trace"
 _REBOOT = Family(name="reboot", description="", kind="reboot", fatal=True)
@@ -48,12 +49,14 @@ class Classifier:
         self._patterns = Patterns(families)
         self._partial = b""
         self._dropping = False  # inside the rest of a line that is too long
-        self._tail = b""  # from the last line that is not empty on
+        self._tail = b""  # the last line that says something
+        self._before = b""  # what came before this block
         self._open: list[Report] = []
         self._closed: dict[tuple[str, str], Finding] = {}
         self._last: Report | None = None
         self._ruined = False  # whether this boot had a fatal report
         self._suite: re.Pattern[bytes] | None = None  # the end of a suite that provokes reports
+        self._provoker = ""  # the name of the suite that is or was the last one
         self._provoked = 0  # the offset in this block up to which its reports are provoked
         self.boots = BootWatch()
         self.broken = False  # whether a fatal report was seen
@@ -70,10 +73,10 @@ class Classifier:
 
     @property
     def last_line(self) -> str:
-        """The last line that is not empty, as far as it has come."""
+        """The last line that is not empty, as far as it has come, nor words of the harness."""
         for raw in reversed((self._tail + self._partial).split(b"\n")):
             line = decode(raw).strip()
-            if line:
+            if line and not self._patterns.noise.match(line):
                 return line
         return ""
 
@@ -108,6 +111,7 @@ class Classifier:
             report.add(block[report.offset :])
         self.lines += block.count(b"\n")
         self._remember(block)
+        self._before = (self._before + block[-LEAD_BYTES:])[-LEAD_BYTES:]
         for report in [each for each in self._open if self._is_over(each)]:
             self._close(report)
 
@@ -128,19 +132,21 @@ class Classifier:
                 if stage:
                     self.boots.heard(block[heard:start], self._patterns)
                     heard = start
-                    self._boot(stage, line, number, start)
+                    self._boot(stage, line, number, block[:start])
                 if stage or self._ruined or self._tried(line, number, block, start):
                     break
         self.boots.heard(block[heard:], self._patterns)
 
-    def _boot(self, stage: str, line: Line, number: int, start: int) -> None:
+    def _boot(self, stage: str, line: Line, number: int, before: bytes) -> None:
         starts = self.boots.starts
         title = self.boots.sign(stage)
         if self.boots.starts > max(starts, 1):
             if title and not self._ruined:
                 pattern = Pattern(literal="", regex="", title=title)
-                self._begin(Match(family=_REBOOT, pattern=pattern, groups={}), line, number, start)
+                reboot = Match(family=_REBOOT, pattern=pattern, groups={})
+                self._begin(reboot, line, number, before)
             self._ruined, self._last = False, None
+            self._suite, self._provoked = None, 0  # it went with the kernel that ran it
 
     def _tried(self, line: Line, number: int, block: bytes, start: int) -> bool:
         """Whether the line is one of a report, or of a suite that provokes some."""
@@ -151,7 +157,7 @@ class Classifier:
         match = self._patterns.match(text)
         if match is None:
             return False
-        if match.family.suites and start < self._provoked:
+        if start < self._provoked and self._provoker in match.family.suites:
             return True
         if self._last and self._follows(self._last, match, line, number, block[:start]):
             self._aggravate(self._last, match.fatal)
@@ -159,7 +165,7 @@ class Classifier:
         for report in [each for each in self._open if each.header.context == line.context]:
             report.add(block[report.offset : start])
             self._close(report)
-        self._begin(match, line, number, start)
+        self._begin(match, line, number, block[:start])
         return True
 
     def _follows(self, last: Report, match: Match, line: Line, number: int, before: bytes) -> bool:
@@ -179,8 +185,11 @@ class Classifier:
         more = before[report.offset :] if report in self._open else b""
         return (bytes(report.raw) + more)[:REPORT_BYTES]
 
-    def _begin(self, match: Match, line: Line, number: int, start: int) -> None:
-        report = Report(match=match, header=line, line=number, fatal=match.fatal, offset=start)
+    def _begin(self, match: Match, line: Line, number: int, before: bytes) -> None:
+        report = Report(
+            match=match, header=line, line=number, fatal=match.fatal, offset=len(before)
+        )
+        report.lead = (self._before + before[-LEAD_BYTES:])[-LEAD_BYTES:]
         if len(self._open) == MOST_OPEN:
             self._close(self._open[0])
         self._open.append(report)
@@ -210,8 +219,8 @@ class Classifier:
 
     def _begin_suite(self, name: str, block: bytes, start: int) -> None:
         if name in self._patterns.suites and start >= self._provoked:
-            end = rb"(?m)^.*\bok \d+ (?:- )?" + re.escape(name.encode()) + rb"\s*$"
-            self._suite = re.compile(end)
+            end = rb"(?m)^.*\bok \d+ (?:- )?" + re.escape(name.encode()) + rb"\s*(?:#.*)?$"
+            self._suite, self._provoker = re.compile(end), name
             self._await_suite(block, start)
 
     def _await_suite(self, block: bytes, start: int) -> None:
@@ -224,8 +233,12 @@ class Classifier:
 
     def _remember(self, block: bytes) -> None:
         kept = block.rstrip()
-        if kept:
-            self._tail = kept[kept.rfind(b"\n") + 1 :] + b"\n"
+        while kept:
+            start = kept.rfind(b"\n") + 1
+            if not self._patterns.noise.match(decode(kept[start:]).lstrip()):
+                self._tail = kept[start:] + b"\n"
+                return
+            kept = kept[:start].rstrip()
 
 
 def _merge(merged: dict[tuple[str, str], Finding], finding: Finding) -> None:

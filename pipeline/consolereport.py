@@ -17,6 +17,7 @@ REPORT_LINES = 400  # a report's lines; lockdep's chains and stalls of many CPUs
 REPORT_BYTES = 32768
 DETAIL_LINES = 40  # in which what completes the title stands
 LONGEST_LINE = 512  # in an excerpt
+LEAD_LINES = 12  # before its first line, with what led to it
 
 # Where a report is found differs each time for these: the title alone tells them apart.
 _ANYWHERE = {"hang", "panic", "oom", "program", "reboot", "boot"}
@@ -26,6 +27,16 @@ _OF_REPORT = re.compile(
     r"\s+(?:<[A-Z/]+>\s*)?(?:\[<.*>\] )?(?:\? )?[\w.$]+\+0x|"
     r"[RE]?[A-Z][A-Z0-9]{1,2}: [0-9a-f]{8}|R\d\d: |x\d+ ?: |"
     r"Kernel Offset|Modules linked in|CPU: \d+|RIP: |Hardware name"
+)
+# Between such a line and a report stands what it is about: the words of a WARN, a broken list.
+_CUT_HERE = re.compile(r"-+\[ cut here \]-+$")
+_RULE = re.compile(r"={20,}$")
+_ENDS = re.compile(r"---\[ end |Kernel Offset|Rebooting in|\s+(?:\? )?[\w.$]+\+0x")
+# What is said without such a line.
+_LEADS = re.compile(
+    r"(?:usercopy: )?Kernel memory \w+ attempt|(?:\w+: )?detected buffer overflow"
+    r"|list_\w+ corruption|refcount_t: |ODEBUG: |kasan: |KASAN: |traps: Missing"
+    r"|\w+: Corrupted page table|kernel tried to execute|Kernel attempted to|8<--- cut here ---"
 )
 _LAST = re.compile(r"---\[ end (?:trace|Kernel panic)")
 _ALL_CPUS = re.compile(r"Sending NMI from CPU|NMI backtrace for cpu")
@@ -66,6 +77,7 @@ class Report:
     fatal: bool
     offset: int = 0  # where its text begins in the block that is being read
     raw: bytearray = field(default_factory=bytearray)
+    lead: bytes = b""  # what came before it, with its last whole lines
     key: tuple[str, str] = ("", "")  # of its finding, as soon as that is known
 
     @property
@@ -126,7 +138,22 @@ class Report:
                 last = len(shown)
                 if not self.fatal and _LAST.match(line.text):
                     break
-        return "\n".join(map(_shown, shown[:last])).rstrip()
+        return "\n".join(map(_shown, [*self._led(), *shown[:last]])).rstrip()
+
+    def _led(self) -> list[Line]:
+        """The lines before the first one that belong to the report."""
+        near = [each for each in lines(decode(self.lead)) if each.context == self.header.context]
+        found: list[Line] = []
+        sure = 0
+        for line in reversed(near[-LEAD_LINES:]):
+            found.append(line)
+            if _CUT_HERE.match(line.text) or (_RULE.match(line.text) and len(found) == 1):
+                return found[::-1]
+            if _ENDS.match(line.text) or self.match.family.kind == "reboot":
+                break
+            if _LEADS.match(line.text) and sure == len(found) - 1:
+                sure = len(found)
+        return found[:sure][::-1]
 
 
 def _shown(line: Line) -> str:

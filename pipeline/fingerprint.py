@@ -10,12 +10,13 @@ LONGEST_TITLE = 200
 _ADDRESS = re.compile(
     r"\b(?:0x[0-9a-f]+|(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8,16}|[0-9a-f]{16})\b"
 )
+_OFFSET = re.compile(r"(?<=[\w.$])\+0x[0-9a-f]+/0x[0-9a-f]+")
 _NUMBER = re.compile(r"(?<![\w.])(?<!\w-)\d+(?!\w)|\d{5,}")
 
 
 def stable(words: str) -> str:
     """Words of a report without what differs from boot to boot: addresses and numbers."""
-    return _NUMBER.sub("NUM", _ADDRESS.sub("ADDR", words)).strip()
+    return _NUMBER.sub("NUM", _ADDRESS.sub("ADDR", _OFFSET.sub("", words))).strip()
 
 
 def title(template: str, groups: dict[str, str]) -> str:

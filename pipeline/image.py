@@ -30,6 +30,7 @@ from pipeline.settings import shipped_root
 RECIPE_VERSION = 1
 ARCHIVE = "initramfs.cpio"
 DISK = "disk.ext4"
+DIGEST = "initramfs.sha256"  # images made before there was one have none
 NEEDED_BYTES = 1 << 29  # twice what the packages of `bench` take, unpacked and kept
 NEEDED_DISK_BYTES = 3 << 29  # a Debian as an archive, unpacked, and on its disk
 
@@ -219,7 +220,22 @@ def _made(
             step.note("getting packages")
             BUILDERS[recipe.kind](job, into)
 
+    if job.folder.is_dir() and not _whole(job.folder):
+        step.note("the cached image is damaged: it is made anew")
+        caches.remove_unused(job.folder)
     return job, caches.entry(job.folder, make)
+
+
+def _whole(folder: Path) -> bool:
+    """Whether a cached initramfs is as it was made: what lacks a part of it fails to boot, and the
+    kernel would be charged with that. A disk is not looked at: it has gigabytes."""
+    archive, digest = folder / ARCHIVE, folder / DIGEST
+    if not archive.is_file():
+        return (folder / DISK).is_file()
+    content = archive.read_bytes()
+    if digest.is_file():
+        return digest.read_text().strip() == hashlib.sha256(content).hexdigest()
+    return initramfs.TRAILER.encode() in content[-2 * initramfs.ALIGNMENT :]
 
 
 def _check(recipe: ImageRecipe) -> None:
@@ -313,7 +329,9 @@ def _build_initramfs(job: _Job, into: Path) -> None:
     )
     if job.recipe is HANDOVER:
         entries += rootfs.portable(root, SERVER, SERVER_FOLDER)
-    (into / ARCHIVE).write_bytes(initramfs.archive(entries))
+    content = initramfs.archive(entries)
+    (into / ARCHIVE).write_bytes(content)
+    (into / DIGEST).write_text(hashlib.sha256(content).hexdigest() + "\n")
     shutil.copyfile(job.log, into / job.log.name)
     caches.remove(root)
 

@@ -14,6 +14,7 @@ from pipeline import (
     percommit,
     ranges,
     scenario,
+    scenariofile,
     schema,
     series,
     tree,
@@ -26,7 +27,8 @@ from pipeline.gather import Reader
 from pipeline.model import KernelPlan, Role, Scenario, Series, Tree, TreeSpec, WorkloadRun
 from pipeline.pathsafety import visible
 from pipeline.progress import Step
-from pipeline.scenario import Overrides, Scalar, WorkloadEntry
+from pipeline.scenario import Overrides
+from pipeline.scenariofile import Scalar, WorkloadEntry
 from pipeline.scope import Scope
 
 DEFAULT_WORKLOAD = WorkloadEntry(use="hackbench")
@@ -175,13 +177,13 @@ class Desk:
 
     def _scenario_folder(self, source: str) -> Path | None:
         path = self.cwd / source
-        if (path / scenario.FILE).is_file():
+        if (path / scenariofile.FILE).is_file():
             return path
         name = source.removeprefix("patches/").rstrip("/")
         return None if path.exists() else self.shelf.scenarios.get(name)
 
     def _scenario(self, request: Request, folder: Path) -> Intake:
-        found = scenario.load(folder)
+        found = scenariofile.load(folder)
         spec = TreeSpec(name=request.tree or found.tree, base=request.base or found.base)
         opened = None if spec.debian_version else self._open(spec)
         resolved = scenario.resolve(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline import scenario, schema
+from pipeline import scenariofile, schema
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
 from pipeline.model import GuestShape, WorkloadSpec
@@ -33,7 +33,7 @@ def collect(shelf: Catalog) -> tuple[Entry, ...]:
     def add(kind: str, items: Mapping[str, str]) -> None:
         found.extend(Entry(kind=kind, name=name, text=text) for name, text in items.items())
 
-    add("scenarios", {n: scenario.load(path).title for n, path in shelf.scenarios.items()})
+    add("scenarios", {n: scenariofile.load(path).title for n, path in shelf.scenarios.items()})
     add("workloads", {n: _workload(each) for n, each in shelf.workloads.items()})
     add("probes", {n: each.description for n, each in shelf.probes.items()})
     add("guests", {n: _guest(each) for n, each in shelf.guests.items()})

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 FAR = 6.0  # times the median distance from the median
 SIGMA = 1.4826  # of a normal distribution, in median distances
-FEWEST = 6  # values below which nothing can be said of a shape
+FEWEST = 6  # values below which nothing can be said of outliers
+HEAPS = 8  # … and of heaps
 GAP = 0.5  # of the whole range, between the two heaps
 SHARE = 0.2  # of the values, that the smaller heap has at least
 TIGHT = 0.35  # of the whole range, that each heap may be wide
@@ -32,9 +33,9 @@ def two_heaps(values: Sequence[float]) -> tuple[float, float] | None:
     """The means of two heaps that the values fall into, None where they lie in one.
 
     Heaps are apart by more than half of the whole range and each is narrow; of normal samples
-    one in a thousand or fewer looks like that (see the test).
+    1 in 70 (of eight) to 1 in 2,000 (of twelve) looks like that.
     """
-    if len(values) < FEWEST:
+    if len(values) < HEAPS:
         return None
     rising = sorted(values)
     whole = rising[-1] - rising[0]

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pipeline import schema
 from pipeline.errors import UserError
 from pipeline.model import Action, CellPattern, Event
-from pipeline.scenario import Overrides, Scalar, WorkloadEntry
+from pipeline.scenario import Overrides
+from pipeline.scenariofile import Scalar, WorkloadEntry
 
 
 def read(arguments: argparse.Namespace) -> Overrides:

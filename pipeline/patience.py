@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pipeline import host
+from pipeline.domain import GuestSpec
 from pipeline.errors import InfraError
 from pipeline.guest import Guest, GuestEnd
 from pipeline.model import Accelerator, GuestShape, Stop
@@ -28,6 +29,11 @@ class Limit:
 
     def of(self, shape: GuestShape) -> float:
         return self.seconds + self.each * shape.vcpus
+
+    def sum(self, shape: GuestShape) -> str:
+        """The same, written out."""
+        each = f" + {self.each:g} s × {shape.vcpus} vCPUs" if self.each else ""
+        return f"{self.seconds:g} s{each}"
 
 
 # Until the guest is ready; and without a word on its console, which is given up long before.
@@ -54,12 +60,33 @@ def silence_seconds(accelerator: Accelerator, shape: GuestShape) -> float:
 def until_ready(guest: Guest, scope: Scope) -> GuestEnd | None:
     """Wait for a guest that boots: None, or how it ended instead. Raises Cancelled."""
     about = guest.spec.accelerator, guest.spec.shape
-    slower = guest.spec.slower
+    slower, given = guest.spec.slower, limits(guest.spec, host.crowding())
     limit = scope.child(boot_seconds(*about) * slower)
     end = guest.wait_ready(limit, silence=silence_seconds(*about) * slower)
-    if end is not None and end.stop is Stop.HANG and (why := _starved(guest)):
+    if end is None or end.stop is not Stop.HANG:
+        return end
+    if why := _starved(guest):
         return replace(end, stop=Stop.INFRA, reason=f"{why}; {end.reason}")
-    return end
+    return replace(end, reason=f"{end.reason}; {given}")
+
+
+def limits(spec: GuestSpec, crowding: float = 1.0) -> str:
+    """How long this guest is waited for, and what that is made of."""
+    name, shape = spec.accelerator.name, spec.shape
+    boot, silence = BOOT[name], SILENCE[name]
+    slower = f" × {spec.slower:g} for its configuration" if spec.slower != 1 else ""
+    crowded = f" × {crowding:.1f} for a busy host" if crowding > 1 else ""
+    ready, quiet = (each.of(shape) * spec.slower for each in (boot, silence))
+    return (
+        f"with {name} and {shape.vcpus} vCPUs a guest has {ready:.0f} s to get ready "
+        f"({boot.sum(shape)}{slower}), and is given up when it is silent for "
+        f"{quiet * crowding:.0f} s ({silence.sum(shape)}{slower}{crowded})"
+    )
+
+
+def notes(spec: GuestSpec) -> tuple[str, ...]:
+    """What a report says of the limits: where they are not those of every other guest."""
+    return (limits(spec),) if spec.slower != 1 else ()
 
 
 def _starved(guest: Guest) -> str:

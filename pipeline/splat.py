@@ -26,10 +26,11 @@ _FRAME = re.compile(
 )
 # 32-bit ARM names the function and its caller in one line.
 _ARM_FRAME = re.compile(rf"\s*(?:{_PC})?\(?(?P<name>{_NAME})(?:\+0x[^)]*)?\)? from [\[(A-Za-z_]")
-# The kernel's own instruction pointer: x86, arm, arm64 and riscv, powerpc, s390. A user's has
-# no symbol.
+# The kernel's own instruction pointer: x86, arm, arm64 and riscv, mips and loongarch, powerpc,
+# s390. A user's has no symbol.
 _POINTER = re.compile(
-    r"(?:\b[RE]?IP:? (?:[0-9a-f]{2,4}:)?|\be?pc ?: |\bPC is at |\bNIP:? (?:\[[0-9a-f]+\] )?"
+    r"(?:\b[RE]?IP:? (?:[0-9a-f]{2,4}:)?|\b(?:e?pc|era) *: (?:[0-9a-f]{8,16} )?"
+    r"|\bPC is at |\bNIP:? (?:\[[0-9a-f]+\] )?"
     r"|\bKrnl PSW : \S+ \S+ \(|--- interrupt: [0-9a-f]+ at )"
     rf"(?:{_PC}){{0,2}}(?P<name>{_NAME})(?:\+0x| \S+:\d+ \[inline\])"
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import consolepatterns, inventory, metrics, scenario, settings
+from pipeline import consolepatterns, inventory, metrics, scenariofile, settings
 from pipeline.catalog import Catalog, pick
 from pipeline.errors import UserError
 from pipeline.model import (
@@ -67,7 +67,7 @@ def test_every_data_file_says_what_it_is() -> None:
 
 def test_every_scenario_reads() -> None:
     for folder in SHELF.scenarios.values():
-        assert scenario.load(folder).title
+        assert scenariofile.load(folder).title
 
 
 def specs() -> list[WorkloadSpec | ProbeSpec]:
@@ -166,7 +166,7 @@ def test_the_examples_for_data_files_are_valid(tmp_path: Path) -> None:
     assert shelf.workloads["score"].readings
     assert shelf.guests["smp3"].vcpus == 3
     assert shelf.fragments["thp"].symbols == {"CONFIG_TRANSPARENT_HUGEPAGE": "y"}
-    assert [kernel.name for kernel in scenario.load(tmp_path / "patches" / "mine").kernels] == [
+    assert [kernel.name for kernel in scenariofile.load(tmp_path / "patches" / "mine").kernels] == [
         "base",
         "fix",
     ]
@@ -174,10 +174,10 @@ def test_the_examples_for_data_files_are_valid(tmp_path: Path) -> None:
 
 # Each row of the table of keys in ARCHITECTURE.md, and what the program itself fills in.
 KEYS: dict[str, tuple[type, set[str]]] = {
-    "scenario": (scenario.ScenarioFile, {"folder"}),
-    "scenario, kernels": (scenario.KernelEntry, set()),
-    "scenario, workloads": (scenario.WorkloadEntry, set()),
-    "scenario, variants": (scenario.Variant, set()),
+    "scenario": (scenariofile.ScenarioFile, {"folder"}),
+    "scenario, kernels": (scenariofile.KernelEntry, set()),
+    "scenario, workloads": (scenariofile.WorkloadEntry, set()),
+    "scenario, variants": (scenariofile.Variant, set()),
     "scenario, events": (Event, set()),
     "scenario, include, exclude": (CellPattern, set()),
     "scenario, tables": (Table, set()),

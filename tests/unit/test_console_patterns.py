@@ -30,6 +30,7 @@ LINES = {
         ),
         "XZ-compressed data is corrupt -- System halted": "the image did not unpack",
         " -- System halted": "the image did not unpack",
+        "BdsDxe: No bootable option or device was found.": "the firmware found nothing to boot",
     },
     "bug": {
         "BUG: workqueue leaked lock or atomic: kworker/0:1/0x00000001/71": (
@@ -43,9 +44,22 @@ LINES = {
         "BUG: key ffff888012345678 has not been registered!": (
             "BUG: key ADDR has not been registered!"
         ),
+        "BUG: scheduling in a non-blocking section: sh/71/2": (
+            "BUG: scheduling in a non-blocking section"
+        ),
+        "BUG: assuming non migratable context at lib/ring.c:12": (
+            "BUG: assuming non migratable context"
+        ),
         "VFS: Close: file count is 0": "VFS: Close: file count is zero (use-after-free)",
     },
     "hang": {
+        "watchdog: CPU 3 self-detected hard LOCKUP @ ring_spin+0x10/0x20": "hard lockup",
+        "watchdog: CPU 0 detected hard LOCKUP on other CPUs 1": "hard lockup",
+        "Watchdog CPU:1 Hard LOCKUP": "hard lockup",
+        "watchdog: CPU1: Watchdog detected hard LOCKUP on cpu 0": "hard lockup",
+        "smp: csd: Detected non-responsive CSD lock (#1) on CPU#0, waiting 5000 ns for CPU#01 "
+        "ring_flush+0x0/0x10(0x0).": "non-responsive CSD lock in ring_flush",
+        "rcu_tasks: INFO: rcu_tasks detected stalls on tasks:": "INFO: rcu detected stall",
         "rcu: rcu_preempt kthread timer wakeup didn't happen for 2 jiffies!": (
             "INFO: rcu detected stall"
         ),
@@ -63,6 +77,8 @@ LINES = {
         "[ BUG: lock held when returning to user space! ]": (
             "BUG: lock held when returning to user space"
         ),
+        "WARNING: bad contention detected!": "WARNING: bad contention",
+        "WARNING: chain_key collision": "WARNING: chain_key collision",
         "WARNING: held lock freed!": "WARNING: held lock freed",
         "WARNING: tester/71 still has locks held!": "WARNING: still has locks held",
         "WARNING: Nested lock was not taken": "WARNING: nested lock was not taken",
@@ -76,6 +92,20 @@ LINES = {
         "BUG: KASAN: ?": "KASAN: ?",
         "BUG: KMSAN: kernel-infoleak in ring_send+0x1c9/0x270": (
             "KMSAN: kernel-infoleak in ring_send"
+        ),
+        "BUG: KASAN: use-after-free in 0xffffffffc0001234": "KASAN: use-after-free",
+        "BUG: KCSAN: data-race in ring_add+0x12/0x40": "KCSAN: data-race in ring_add",
+        "UBSAN: array index out of bounds at ring_add+0x12/0x40": (
+            "UBSAN: array index out of bounds in ring_add"
+        ),
+        "BUG <unknown> (Not tainted): No slab cache for object 0x00000000abcdef01": (
+            "slab <unknown>: No slab cache for object ADDR"
+        ),
+        "BUG dentry(12:system.slice) (Not tainted): Poison overwritten": (
+            "slab dentry: Poison overwritten"
+        ),
+        "CFI failure at ring_add+0x12/0x40 (target: ring_take+0x0/0x10; expected type: 0x1f3)": (
+            "CFI failure in ring_add"
         ),
         "BUG: KFENCE: memory corruption": "KFENCE: memory corruption",
         "UBSAN: Undefined behaviour in lib/ring.c:7:3": "UBSAN: undefined-behaviour",
@@ -94,6 +124,29 @@ LINES = {
     },
     "oops": {
         "kernel BUG at mm/usercopy.c:102!": "BUG: bad usercopy",
+        "kernel BUG at lib/string_helpers.c:1040!": "kernel BUG",
+        "Kernel BUG [#1]": "kernel BUG",
+        "Kernel bug detected[#1]:": "kernel BUG",
+        "Oops[#1]:": "Oops",
+        "CPU 0 Unable to handle kernel paging request at virtual address 0, epc == 8, ra == 8": (
+            "BUG: unable to handle kernel paging request"
+        ),
+        "BUG: Unable to handle unknown paging fault at 0xc0000000": (
+            "BUG: unable to handle kernel paging request"
+        ),
+        "Unable to handle kernel execution of user memory at virtual address 0000000000000000": (
+            "BUG: unable to handle kernel execution of user memory"
+        ),
+        "PANIC: early exception 0x0e IP 10:ffffffff81000000 error 0 cr2 0x8": (
+            "PANIC: early exception"
+        ),
+        "specification exception: 0006 ilc:3 [#1] SMP": "specification exception",
+        "Oops: Bad pagetable: 000d [#1] SMP": "Bad pagetable",
+        "Oops: stack guard page: 0000 [#1] SMP": "stack guard page",
+        "Internal error: UBSAN: array index out of bounds: 00000000f2005512 [#1] SMP": (
+            "UBSAN: array index out of bounds"
+        ),
+        "Unhandled prefetch abort: debug event (0x002) at 0x00000000": "Unhandled fault",
         "Kernel BUG at ring_add+0x10": "kernel BUG",
         "Kernel BUG in a line of its own": "kernel BUG in a line of its own",
         "BUG: unable to handle kernel ": "BUG: unable to handle kernel",
@@ -124,6 +177,12 @@ LINES = {
             "kernel panic: Couldn't open N_TTY ldisc"
         ),
         "Kernel panic - ": "kernel panic",
+        "Kernel panic - not syncing: kernel: system warned too often (kernel.warn_limit is 1)": (
+            "kernel panic: system warned too often"
+        ),
+        "Kernel panic - not syncing: synchronous external abort: Fatal exception": (
+            "kernel panic: Fatal exception"
+        ),
         "Kernel panic - not syncing: Oops: Fatal exception in interrupt": (
             "kernel panic: Fatal exception"
         ),
@@ -152,6 +211,8 @@ LINES = {
             "WARNING in usb_submit_urb"
         ),
         "WARNING: CPU: 0 PID: 1": "WARNING",
+        "WARNING: CPU: 0 PID: 1 at ring_add+0x1/0x2": "WARNING in ring_add",
+        "WARNING: can't access registers at ring_add+0x1/0x2": "WARNING: can't access registers",
         "WARNING: CPU: 1 PID: 7 at mm/slub.c:4 ring_open+0x1/0x2": "WARNING in ring_open",
         "WARNING: kernel stack regs at ff8 in sh:9 has bad 'bp' value ff9": (
             "WARNING: kernel stack regs has bad 'bp' value"

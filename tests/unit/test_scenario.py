@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import catalog, scenario, settings, workload
+from pipeline import catalog, scenario, scenariofile, settings, workload
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
 from pipeline.model import Role, Scenario, Series, TreeSpec, WorkloadRun
-from pipeline.scenario import Overrides, Scalar, WorkloadEntry
+from pipeline.scenario import Overrides
+from pipeline.scenariofile import Scalar, WorkloadEntry
 
 SHELF = Catalog(data=settings.PACKAGE / "data", share=(settings.shipped_root(),))
 HEAD = """
@@ -38,7 +39,7 @@ def read_files(paths: Sequence[Path], name: str) -> Series:
 
 def resolve(folder: Path, version: str = "5.10") -> Scenario:
     return scenario.resolve(
-        scenario.load(folder),
+        scenariofile.load(folder),
         tree=TreeSpec(name="debian:5.10"),
         version=version,
         shelf=SHELF,
@@ -147,5 +148,5 @@ def test_a_table_that_can_have_no_number_is_refused(
     workloads = '[[workloads]]\nuse = "hackbench"\nlabel = "quick"\n'
     text = f'{HEAD}probes = ["slab-memory"]\n{KERNELS}{workloads}[[tables]]\ntitle = "t"\n{table}\n'
     with pytest.raises(UserError, match=message) as caught:
-        scenario.load(write(tmp_path, text))
+        scenariofile.load(write(tmp_path, text))
     assert hint in caught.value.hint

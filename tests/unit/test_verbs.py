@@ -11,7 +11,7 @@ from pipeline import options, overrides, settings, tree, verbs
 from pipeline.errors import InfraError, UserError
 from pipeline.model import TreeSpec
 from pipeline.progress import Step
-from pipeline.scenario import WorkloadEntry
+from pipeline.scenariofile import WorkloadEntry
 from pipeline.scope import Scope
 from tests.conftest import QuietStep
 
