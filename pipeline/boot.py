@@ -5,7 +5,6 @@ A guest whose QEMU died says nothing of the kernel: it is booted once more, afre
 
 from __future__ import annotations
 
-import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,8 +14,9 @@ from functools import cached_property
 from pathlib import Path
 
 from pipeline import (
-    acpitables,
     events,
+    firmware,
+    guesttests,
     guestview,
     host,
     image,
@@ -24,7 +24,6 @@ from pipeline import (
     patience,
     repeat,
     results,
-    tablecache,
     workload,
 )
 from pipeline.actor import Setting
@@ -57,8 +56,6 @@ from pipeline.transport import Carried, OverConsole, OverSsh, Program, Transport
 
 # A boot as a whole, on top of what its steps and events may take.
 SLACK_SECONDS = 60.0
-LOCKDEP = "CONFIG_LOCKDEP=y"
-OVERRIDE_SYMBOL = "CONFIG_ACPI_TABLE_UPGRADE=y"
 # Memory that is to go again must hold nothing that cannot be moved.
 GIVES_MEMORY_BACK = {Action.MEMORY_REMOVE, Action.MEMORY_OFFLINE}
 
@@ -162,8 +159,7 @@ class Booter:
             if job.image.disk is not None:
                 repeat.lay_over(job.image, overlay, scope=whole)
                 made = replace(made, spec=replace(made.spec, disk=overlay))
-            if self._wants_tables(job, made.spec):
-                made = self._with_tables(job, made, hypervisor, scope=whole, step=step)
+            made = self._with_tables(job, made, hypervisor, scope=whole, step=step)
             self._keep_recipe(job, made, here)
             account = self._guest(job, made, hypervisor, scope=whole, step=step)
         self._write_outputs(account.carried.outputs, here)
@@ -193,7 +189,13 @@ class Booter:
         way: Transport = OverSsh(keys=self.keys, program=program)
         if self.over == "console":
             way = OverConsole(program=program)
-        image.compose(job.image, modules=job.build.modules, files=way.files(), target=initrd)
+        image.compose(
+            job.image,
+            modules=job.build.modules,
+            programs=job.build.programs,
+            files=way.files(),
+            target=initrd,
+        )
         spec = GuestSpec(
             name=job.boot.name,
             uuid=str(uuid.uuid4()),
@@ -203,80 +205,23 @@ class Booter:
             kernel=job.build.image,
             initrd=initrd,
             console=here / "console.log",
-            cmdline=job.build.cmdline,
+            cmdline=(*job.build.cmdline, *workload.kernel_arguments(program.run)),
             network=way.network,
             slower=job.build.slower,
             reserves=job.build.reserves,
         )
         return _Made(spec=spec, way=way, program=program)
 
-    # ------------------------------------------------------------------ firmware tables
-
-    def _wants_tables(self, job: BootJob, spec: GuestSpec) -> bool:
-        """Whether this kernel only sees vCPUs that may come where the tables say so."""
-        return (
-            self.scenario.table_override
-            and spec.accelerator.name == "tcg"
-            and spec.architecture.vcpu_hotplug
-            and spec.shape.max_vcpus > spec.shape.vcpus
-            and acpitables.needed(job.build.release)
-        )
-
     def _with_tables(
         self, job: BootJob, made: _Made, hypervisor: Hypervisor, *, scope: Scope, step: Step
     ) -> _Made:
-        """With the tables in front of the initramfs, or with a note of why they are not."""
-        symbols = job.build.config.read_text(encoding="utf-8").splitlines()
-        if OVERRIDE_SYMBOL not in symbols:
-            return _without(made, f"the kernel has no {OVERRIDE_SYMBOL}")
-        if LOCKDEP in symbols:
-            return _without(made, "replaced tables would switch off this kernel's lockdep")
-
-        def read() -> str:
-            step.note("reading the firmware's tables")
-            return self._read_tables(job, made, hypervisor, scope=scope)
-
-        try:
-            tables = tablecache.tables(made.spec, read, cache_folder=self.cache, scope=scope)
-        except InfraError as error:
-            return _without(made, str(error))
-        archive = acpitables.archive(tables)
-        plain = made.spec.initrd.with_suffix(".plain")
-        made.spec.initrd.rename(plain)
-        with made.spec.initrd.open("wb") as out, plain.open("rb") as source:
-            out.write(archive)
-            shutil.copyfileobj(source, out)
-        plain.unlink()
-        return replace(made, tables=archive, notes=(*made.notes, acpitables.NOTE))
-
-    def _read_tables(
-        self, job: BootJob, made: _Made, hypervisor: Hypervisor, *, scope: Scope
-    ) -> str:
-        """What `tablecache.COMMAND` prints in a guest of this shape that has its own tables."""
-        way = OverSsh(keys=self.keys, program=Program(run=None, probes=()))
-        initrd = made.spec.initrd.with_suffix(".reader")
-        image.compose(job.image, modules=None, files=way.files(), target=initrd)
-        spec = replace(
-            made.spec,
-            name=f"{made.spec.name}.tables",
-            uuid=str(uuid.uuid4()),
-            initrd=initrd,
-            console=made.spec.console.with_name("console-of-tables.log"),
-            network=True,
+        if not (self.scenario.table_override and firmware.wanted(made.spec, job.build)):
+            return made
+        setup = firmware.Setup(
+            image=job.image, keys=self.keys, cache=self.cache, hypervisor=hypervisor
         )
-        if spec.disk is not None:  # whatever this guest writes is not for the other
-            spec = replace(spec, disk=initrd.with_suffix(".reader-disk"))
-            assert spec.disk is not None
-            repeat.lay_over(job.image, spec.disk, scope=scope)
-        with hypervisor.guest(spec, scope=scope) as guest:
-            end = patience.until_ready(guest, scope)
-            if end is not None:
-                raise InfraError(f"no guest to read firmware tables from: {end.reason}")
-            with way.session(guest) as session:
-                reply = session.run(tablecache.COMMAND, scope=scope)
-        if not reply.ok:
-            raise InfraError(f"the guest shows no firmware tables: {reply.problem or reply.text}")
-        return reply.text
+        tables = firmware.replaced(made.spec, job.build, setup, scope=scope, step=step)
+        return replace(made, tables=tables.archive, notes=(*made.notes, tables.note))
 
     def _keep_recipe(self, job: BootJob, made: _Made, here: Path) -> None:
         """What was booted, and a script that does it again."""
@@ -352,6 +297,9 @@ class Booter:
             found, trouble = metrics.read(self._readings(output.source, made.program.run), output)
             samples += found
             problems += trouble
+        told = guesttests.of(
+            made.program.run, carried.outputs, made.spec.console, off=_powered_off(carried)
+        )
         if end.qemu_log_tail:
             results.write(here / "qemu.log", end.qemu_log_tail + "\n")
         return BootResult(
@@ -361,7 +309,8 @@ class Booter:
             findings=end.findings,
             outputs=carried.outputs,
             samples=tuple(samples),
-            problems=tuple(problems),
+            problems=(*problems, *told.problems),
+            tests=told.results,
             accelerator=job.accelerator,
             started=account.started,
             ready=account.ready,
@@ -370,7 +319,7 @@ class Booter:
             folder=here,
             differences=differences,
             events=carried.events,
-            notes=(*made.notes, *known, *patience.notes(made.spec)),
+            notes=(*made.notes, *known, *told.notes, *patience.notes(made.spec)),
         )
 
 
@@ -386,8 +335,11 @@ def against_shape(
     return None, ()
 
 
-def _without(made: _Made, why: str) -> _Made:
-    return replace(made, notes=(*made.notes, f"firmware tables not replaced: {why}"))
+def _powered_off(carried: Carried) -> bool | None:
+    """Whether a guest that did all its work powered off; None for one that did not get there."""
+    if carried.end.stop is not Stop.COMPLETED:
+        return None
+    return bool(carried.end.reason)  # "" of one that still ran when it was ended
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from pipeline.model import (
     Phase,
     Stop,
 )
-from pipeline.slots import What
+from pipeline.slots import SHAPE, What
 
 CONSOLE_LOG = "console.log"  # below a boot's folder
 TAIL_CHARACTERS = 4000
@@ -152,6 +152,8 @@ def shape_view(result: BootResult) -> Observation:
     """The guest that came up is the one that its shape describes."""
     trouble = _trouble(result)
     if result.differences is None or result.ready is None:
+        if trouble and _underway(result) == SHAPE:
+            return trouble  # no other case stands for what happened then
         if trouble:
             return blocked(_underway(result) or "the boot", trouble)
         return Observation(state=State.HARNESS, reason="the guest's own view was not read")

@@ -12,7 +12,7 @@ LOOP = 4  # so many starts in one log are a loop, announced or not
 
 _STAMPED = re.compile(rb"\[ *\d+\.\d{6}\]")
 _RUNNING = re.compile(rb"\[ *(?:[1-9]\d*\.\d{6}|0\.0*[1-9]\d*)\]")  # time has passed
-_UNSTAMPED = re.compile(rb"(?m)^(?!.*\[ *\d+\.\d{6}\])[ \t]*[^\s]")  # a program's
+_UNSTAMPED = re.compile(rb"(?m)^(?!.*\[ *\d+\.\d{6}\])[ \t]*[^\s].*")  # a program's
 # A kernel without time stamps prints "subsystem: words".
 _SUBSYSTEM = re.compile(rb"(?m)^(?:<\d+>)?(?!qemu)[A-Za-z][\w ./-]*: \S")
 
@@ -25,6 +25,7 @@ class BootWatch:
     banner: bool = False  # it named itself
     userspace: bool = False  # it came to its first program
     ended: bool = False  # it said that it goes down
+    killed: bool = False  # its machine was ended from outside
     _seen: bool = False
     _stamped: bool = False
     _running: bool = False
@@ -47,6 +48,8 @@ class BootWatch:
             self.userspace = True
         elif stage == "end":
             self.ended = True
+        elif stage == "killed":
+            self.killed = True
         elif stage:
             return self._start(RANKS[stage])
         return ""
@@ -58,7 +61,10 @@ class BootWatch:
         self._named = self._named or bool(_SUBSYSTEM.search(block))
         self._spoke = self._spoke or _words(block, patterns)
         if self.banner and not self.userspace:
-            self.userspace = bool(_UNSTAMPED.search(block))
+            self.userspace = any(
+                not patterns.noise.match(found[0].decode("utf-8", errors="ignore").strip())
+                for found in _UNSTAMPED.finditer(block)
+            )
 
     def _start(self, rank: int) -> str:
         if self._rank:
@@ -68,6 +74,7 @@ class BootWatch:
         else:
             again = self._running
         self.starts += not self._rank
+        self.killed = False
         self._rank = rank
         self._firmware = self._firmware or rank == RANKS["firmware"]
         self.banner = rank == RANKS["kernel"]

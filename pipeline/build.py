@@ -1,67 +1,36 @@
-"""Building a kernel: configuration, compilation, and the cache in front of both."""
+"""Building a kernel: configuration, compilation, and the cache in front of both.
+
+`build_kernel` has a kernel, `opened` a build folder of it for others to run make in, `afresh` a
+clean build that nothing of the cache takes part in.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import platform
-import shutil
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from pipeline import buildlog, compiler, configuration, kconfig, objectcache, recipe, sandbox
 from pipeline import cache as entries
+from pipeline import compiler, kconfig, objectcache, recipe, sandbox, store
+from pipeline.buildkeys import BuildRequest, Keys
+from pipeline.compiling import FRAGMENTS, Made, Making
 from pipeline.errors import InfraError
-from pipeline.model import (
-    Architecture,
-    Build,
-    BuildFailure,
-    ConfigFailure,
-    FileTimes,
-    Fragment,
-    Sources,
-    Toolchain,
-)
+from pipeline.model import Build, BuildFailure, ConfigFailure, FileTimes, Sources
 from pipeline.objectcache import ObjectCache
-from pipeline.process import Completed
 from pipeline.progress import Step
 from pipeline.sandbox import Sandbox
 from pipeline.scope import Scope
-from pipeline.store import Store, Workspace, key_of, own_file
-from pipeline.workbench import DEADLINE, Workbench
+from pipeline.store import BUILD_LOG, Store
+from pipeline.workbench import Workbench
+from pipeline.workspaces import Cost, Workspace, Workspaces, no_cost
+
+__all__ = ["BUILD_LOG", "BuildRequest", "LayOut", "afresh", "build_kernel", "opened"]
 
 LayOut = Callable[[FileTimes | None], AbstractContextManager[Sources]]
-
-BUILD_LOG = "build.log"
-FRAGMENTS = "fragments"
-LOW_BYTES = 256 << 20  # gcc removes what it could not write: some is free again by then
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildRequest:
-    """What is to be built. `tree_id` names the source's content, `origin` where it comes from.
-
-    `trusted`: the source is the user's own or the distribution's, not what is on trial;
-    later builds may then continue from this one's folder. `base_tree_id` is the tree whose
-    folder is the best to continue from. `deadline`: seconds for configuration and
-    compilation together; a tree that takes longer is a failure of that tree.
-    """
-
-    kernel: str
-    tree_id: str
-    origin: str
-    base_tree_id: str | None
-    architecture: Architecture
-    toolchain: Toolchain
-    fragments: tuple[Fragment, ...]
-    jobs: int
-    trusted: bool
-    sandboxed: bool = True
-    deadline: float = DEADLINE
 
 
 def build_kernel(
@@ -72,86 +41,168 @@ def build_kernel(
     scope: Scope,
     step: Step,
     log_folder: Path,
+    cost: Cost = no_cost,
+    stack: ExitStack | None = None,
 ) -> Build | BuildFailure | ConfigFailure:
     """Have the kernel that `request` describes: from the cache, or built now.
 
     `lay_out` puts the sources on disk for a build folder that has seen the given times;
     it is not called on a hit. `log_folder` gets config.log and build.log of what was done.
+    `cost` tells how far the request's tree is from another. Until `stack` is closed the folder
+    in which make worked stays (`Build.workspace`); without one, only a trusted build's does.
 
     Raises:
         InfraError: compiler, host tools, sandbox or disk space are missing, or the deadline
             passed; the message names what and the hint how to get it.
     """
+    job = _job(
+        request, lay_out, cache=cache, scope=scope, step=step, log_folder=log_folder, cost=cost
+    )
+    if built := job.cached():
+        return built
+    lock = job.store.lock(job.keys.config)
+    with entries.locked(lock, scope=scope, on_wait=lambda: step.note("another run builds it")):
+        return job.cached() or job.make(stack)
+
+
+@contextmanager
+def opened(
+    request: BuildRequest,
+    lay_out: LayOut,
+    *,
+    built: Build,
+    copy: bool,
+    cache: Path,
+    scope: Scope,
+    step: Step,
+    log_folder: Path,
+    cost: Cost = no_cost,
+) -> Iterator[Workbench]:
+    """The build folder of a kernel that was built, with its sources laid out, to run make in.
+
+    With `copy` it is a throw-away copy. So it always is of a trusted build's folder, and never
+    without the sandbox, where there is one folder for all. Where no folder is left of the
+    kernel, the nearest one is brought to it first: a throw-away copy in any case.
+
+    Raises:
+        InfraError: as `build_kernel`, or the kernel does not build any more.
+    """
+    job = _job(
+        request, lay_out, cache=cache, scope=scope, step=step, log_folder=log_folder, cost=cost
+    )
+    with ExitStack() as stack:
+        workspace = stack.enter_context(job.reopened(built.workspace, copy))
+        sources = stack.enter_context(lay_out(workspace.seen))
+        bench = job.bench(workspace, sources)
+        sandbox.require(bench.box, scope=scope)
+        if not workspace.holds(request.tree_id):
+            job.bring(bench, built, workspace.seen is not None)
+        yield bench
+        if workspace.lasting:
+            job.spaces.note(workspace, sources.times)
+
+
+@contextmanager
+def afresh(
+    request: BuildRequest,
+    lay_out: LayOut,
+    *,
+    built: Build,
+    cache: Path,
+    scope: Scope,
+    step: Step,
+    log_folder: Path,
+) -> Iterator[tuple[Workbench, Keys]]:
+    """The same kernel built again in an empty folder, without objects of any other build.
+
+    Raises:
+        InfraError: as `opened`.
+    """
+    job = _job(
+        request, lay_out, cache=cache, scope=scope, step=step, log_folder=log_folder, alone=True
+    )
+    with job.spaces.fresh() as workspace, lay_out(None) as sources:
+        bench = job.bench(workspace, sources)
+        sandbox.require(bench.box, scope=scope)
+        job.bring(bench, built, continued=False)
+        yield bench, job.keys
+
+
+def _job(
+    request: BuildRequest,
+    lay_out: LayOut,
+    *,
+    cache: Path,
+    scope: Scope,
+    step: Step,
+    log_folder: Path,
+    cost: Cost = no_cost,
+    alone: bool = False,
+) -> _Job:
+    started = time.monotonic()
     found = compiler.find(
         request.toolchain, request.architecture, machine=platform.machine(), scope=scope
     )
     log_folder.mkdir(parents=True, exist_ok=True)
-    job = _Job(
-        request=request,
-        compiler=found,
+    return _Job(
+        keys=Keys(request=request, compiler=found),
         lay_out=lay_out,
         store=Store(cache=cache),
         scope=scope,
         step=step,
         log_folder=log_folder,
-        started=time.monotonic(),
+        cost=cost,
+        started=started,
+        alone=alone,
     )
-    if built := job.cached():
-        return built
-    lock = job.store.lock(job.config_key)
-    with entries.locked(lock, scope=scope, on_wait=lambda: step.note("another run builds it")):
-        return job.cached() or job.make()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """One request with all that serves it."""
+    """One request with all that serves it. `alone`: no ccache."""
 
-    request: BuildRequest
-    compiler: compiler.Compiler
+    keys: Keys
     lay_out: LayOut
     store: Store
     scope: Scope
     step: Step
     log_folder: Path
+    cost: Cost
     started: float
-
-    # ------------------------------------------------------------------ keys
+    alone: bool = False
 
     @property
-    def _common(self) -> tuple[object, ...]:
-        architecture, request = self.request.architecture, self.request
-        return (
-            recipe.VERSION,
-            *(architecture.name, architecture.kernel_arch, architecture.image_target),
-            self.compiler.identity,
-            sorted(recipe.ENVIRONMENT.items()),
-            request.sandboxed,
+    def request(self) -> BuildRequest:
+        return self.keys.request
+
+    @cached_property
+    def spaces(self) -> Workspaces:
+        return Workspaces(
+            store=self.store,
+            group=self.keys.group,
+            base_tree_id=self.request.base_tree_id,
+            scope=self.scope,
+            below=self._below,
+            cost=self.cost,
         )
 
     @property
-    def _wishes(self) -> tuple[str, ...]:
-        return tuple(kconfig.wish(fragment) for fragment in self.request.fragments)
-
-    @property
-    def config_key(self) -> str:
-        return key_of("config", self.request.tree_id, self._wishes, *self._common)
-
-    @property
-    def group(self) -> str:
-        return key_of("group", self.request.origin, self._wishes, *self._common)
-
-    def build_key(self, config: str) -> str:
-        # With the wishes, though the configuration tells all: a hit that another group has
-        # made would leave this one without a folder of its base to continue from.
-        return key_of("build", self.request.tree_id, config, self._wishes, *self._common)
+    def _below(self) -> Path | None:
+        """The folder of the kernel under this one, where this one may start from it: a trusted
+        build starts from trusted ones alone, and the store knows those."""
+        below = self.request.below
+        folder = below.workspace if below else None
+        ours = f"{entries.TEMPORARY_PREFIX}{self.keys.group}-"
+        if self.request.trusted or folder is None or not folder.name.startswith(ours):
+            return None
+        return folder
 
     # ------------------------------------------------------------------ hit
 
     def cached(self) -> Build | None:
-        made = self.store.config(self.config_key)
+        made = self.store.config(self.keys.config)
         try:
-            key = self.build_key((made / "config").read_text())
+            key = self.keys.build((made / "config").read_text())
         except FileNotFoundError:
             return None
         if not self.store.build(key).is_dir():
@@ -160,67 +211,150 @@ class _Job:
         return self._build(key, "cached")
 
     def _build(self, key: str, how: str) -> Build:
-        folder = self.store.build(key)
-        metadata = json.loads((folder / "metadata.json").read_text())
-        modules = folder / recipe.ARCHIVE
-        return Build(
+        built = store.load(
+            self.store.build(key),
             kernel=self.request.kernel,
-            architecture=self.request.architecture.name,
-            key=key,
-            folder=folder,
-            image=folder / metadata["image"],
-            vmlinux=folder / "vmlinux",
-            config=folder / "config",
-            modules=modules if modules.exists() else None,
-            log=folder / BUILD_LOG,
-            release=metadata["release"],
-            compiler=metadata["compiler"],
-            sandboxed=metadata["sandboxed"],
             seconds=time.monotonic() - self.started,
             how=how,
-            slower=kconfig.slower(self.request.fragments),
-            cmdline=tuple(word for each in self.request.fragments for word in each.cmdline),
-            reserves=sum(each.reserves for each in self.request.fragments),
+        )
+        fragments = self.request.fragments
+        return replace(
+            built,
+            slower=kconfig.slower(fragments),
+            cmdline=tuple(word for each in fragments for word in each.cmdline),
+            reserves=sum(each.reserves for each in fragments),
         )
 
     # ------------------------------------------------------------------ miss
 
-    def make(self) -> Build | BuildFailure | ConfigFailure:
-        in_place = not self.request.sandboxed
+    def make(self, stack: ExitStack | None) -> Build | BuildFailure | ConfigFailure:
         compiler.require_host_tools()
         self.step.note("making the build folder")
-        with self.store.workspace(
-            self.group, self.request.base_tree_id, in_place=in_place, scope=self.scope
-        ) as workspace:
-            (workspace.folder / FRAGMENTS).mkdir(exist_ok=True)
+        with ExitStack() as own:
+            workspace = own.enter_context(self._begin())
             with self.lay_out(workspace.seen) as sources:
-                bench = self._bench(workspace, sources)
+                bench = self.bench(workspace, sources)
                 sandbox.require(bench.box, scope=self.scope)
-                making = _Making(job=self, bench=bench, continued=workspace.seen is not None)
-                outcome = making.run(workspace.folder / FRAGMENTS)
-            if not isinstance(outcome, _Made):
-                if self._is_worth_keeping(outcome) and not in_place:
-                    self.store.keep(
-                        workspace, sources.times, self.group, in_place=False, whole=False
-                    )
-                return outcome
-            if not outcome.now:  # the folder has nothing but a configuration
-                return self._build(outcome.key, "cached")
-            built = self._build(outcome.key, self._how(workspace.seen))
-            if self.request.trusted:
-                self.store.keep(workspace, sources.times, self.group, in_place=in_place)
+                outcome = self._making(bench, workspace.seen is not None).run(
+                    workspace.folder / FRAGMENTS
+                )
+            if isinstance(outcome, Made):
+                built = self._build(outcome.key, self._how(workspace, outcome))
+                if outcome.now:  # otherwise the folder has nothing but a configuration
+                    built = replace(built, workspace=self._left(workspace, sources, own, stack))
+            elif self._is_worth_keeping(outcome):
+                self.spaces.keep(workspace, sources.times, whole=False)
+        if not isinstance(outcome, Made):
+            return outcome
+        return self._held(built, stack)
+
+    def _begin(self) -> AbstractContextManager[Workspace]:
+        if self.request.sandboxed:
+            return self.spaces.continued()
+        trees = (self.request.tree_id, *self._below_tree)
+        return self.spaces.in_place(() if self.request.trusted else trees)
+
+    @property
+    def _below_tree(self) -> tuple[str, ...]:
+        below = self.request.below
+        return (store.tree_of(below.folder),) if below else ()
+
+    def _left(
+        self, workspace: Workspace, sources: Sources, own: ExitStack, stack: ExitStack | None
+    ) -> Path | None:
+        """Leave the folder to those who may continue from it; where it lies then."""
+        if self.request.trusted and self.request.sandboxed:
+            self.spaces.keep(workspace, sources.times)
+            return self.spaces.folder(sources.times.tree_id)
+        if self.request.sandboxed and stack is not None:
+            self.spaces.note(workspace, sources.times)
+            stack.enter_context(own.pop_all())
+            return workspace.folder
+        if not self.request.sandboxed:
+            stranger = "" if self.request.trusted else sources.times.tree_id
+            self.spaces.note(workspace, sources.times, stranger=stranger)
+            return workspace.folder
+        return None
+
+    def _held(self, built: Build, stack: ExitStack | None) -> Build:
+        """A trusted build's folder is nobody's to remove as long as the run lasts."""
+        folder = built.workspace
+        kept = self.request.trusted and self.request.sandboxed
+        if folder is None or stack is None or not kept:
             return built
+        try:
+            stack.enter_context(entries.using(folder))
+        except FileNotFoundError:  # others were kept meanwhile
+            return replace(built, workspace=None)
+        return built
+
+    def _making(self, bench: Workbench, continued: bool) -> Making:
+        return Making(
+            keys=self.keys,
+            store=self.store,
+            bench=bench,
+            continued=continued,
+            started=self.started,
+        )
 
     def _is_worth_keeping(self, outcome: BuildFailure | ConfigFailure) -> bool:
         """Whether the folder of a build that broke can be continued: a bisection often meets one,
         and its objects are as good as any. A make that was killed may leave half an object."""
-        return self.request.trusted and isinstance(outcome, BuildFailure) and outcome.ended
+        ended = isinstance(outcome, BuildFailure) and outcome.ended
+        return self.request.trusted and self.request.sandboxed and ended
 
-    def _bench(self, workspace: Workspace, sources: Sources) -> Workbench:
+    def _how(self, workspace: Workspace, made: Made) -> str:
+        seen, below = workspace.seen, self.request.below
+        if not made.now:
+            return "cached"
+        if seen is None:
+            return "clean build"
+        if seen.tree_id == self.request.base_tree_id:
+            return "increment on base"
+        if below and seen.tree_id in self._below_tree:
+            return f"increment on {below.kernel}"
+        return "increment"
+
+    # ------------------------------------------------------------------ a folder for others
+
+    @contextmanager
+    def reopened(self, folder: Path | None, copy: bool) -> Iterator[Workspace]:
+        """A folder with the kernel's objects, or the nearest to be brought there."""
+        with ExitStack() as stack:
+            for begin in self._ways(folder, copy):
+                with suppress(FileNotFoundError):
+                    workspace = stack.enter_context(begin)
+                    break
+            yield workspace
+
+    def _ways(self, folder: Path | None, copy: bool) -> Iterator[AbstractContextManager[Workspace]]:
+        if not self.request.sandboxed:
+            yield self._begin()
+            return
+        ours = folder is not None and folder.name.startswith(entries.TEMPORARY_PREFIX)
+        if folder is not None and ours and not self.request.trusted:
+            yield self.spaces.copied(folder) if copy else self.spaces.own(folder)
+        yield self.spaces.copied(self.spaces.folder(self.request.tree_id))
+        yield self.spaces.continued()
+
+    def bring(self, bench: Workbench, built: Build, continued: bool) -> None:
+        """Have make build the kernel in the folder of `bench`."""
+        config = built.config.read_text()
+        (bench.build / ".config").write_text(config)
+        failure = self._making(bench, continued).compile(config)
+        if failure is not None:
+            raise InfraError(
+                f"{bench.kernel} was built before, and does not build again: {failure.error}",
+                hint=f"the log is {failure.log}",
+            )
+
+    def bench(self, workspace: Workspace, sources: Sources) -> Workbench:
+        fragments = workspace.folder / FRAGMENTS
+        fragments.mkdir(exist_ok=True)
         box = Sandbox(
             source=sources.path,
             build=workspace.build,
-            extra={recipe.FRAGMENTS: workspace.folder / FRAGMENTS, **self.objects.readable},
+            extra={recipe.FRAGMENTS: fragments, **self.objects.readable},
             writable=self.objects.writable,
             enabled=self.request.sandboxed,
         )
@@ -228,7 +362,7 @@ class _Job:
             kernel=self.request.kernel,
             recipe=recipe.Recipe(
                 architecture=self.request.architecture,
-                compiler=self.compiler,
+                compiler=self.keys.compiler,
                 source=box.seen_source,
                 build=box.seen_build,
                 jobs=self.request.jobs,
@@ -244,166 +378,11 @@ class _Job:
     @cached_property
     def objects(self) -> ObjectCache:
         """ccache, where there is one to be had."""
+        if self.alone:
+            return ObjectCache()
         return objectcache.find(
             self.store.cache,
-            identity=self.compiler.identity,
+            identity=self.keys.compiler.identity,
             trusted=self.request.trusted,
             sandboxed=self.request.sandboxed,
         )
-
-    def _how(self, seen: FileTimes | None) -> str:
-        if seen is None:
-            return "clean build"
-        return "increment on base" if seen.tree_id == self.request.base_tree_id else "increment"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Made:
-    """A build in the store: made `now` or, with the same configuration, before."""
-
-    key: str
-    now: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Making:
-    """A job with a build folder and sources to work on."""
-
-    job: _Job
-    bench: Workbench
-    continued: bool
-
-    def run(self, fragments: Path) -> _Made | BuildFailure | ConfigFailure:
-        """The build that is in the store now, or what went wrong. `fragments`: where they lie."""
-        config = self._configure(fragments)
-        if isinstance(config, ConfigFailure):
-            return config
-        self._write_reproducer(config)
-        key = self.job.build_key(config)
-        if self.job.store.build(key).is_dir():
-            return _Made(key=key, now=False)
-        if failure := self._compile(kconfig.parse_config(config)):
-            return failure
-        entries.entry(self.job.store.build(key), lambda folder: self._fill(folder, key))
-        return _Made(key=key, now=True)
-
-    def _configure(self, fragments: Path) -> str | ConfigFailure:
-        """The final configuration; in the build folder it keeps its time where it is unchanged.
-
-        make compares that time: kbuild rebuilds what holds the whole configuration
-        (kernel/config_data.gz) and runs syncconfig when .config is new.
-        """
-        target, before = self.bench.build / ".config", None
-        if target.is_file():
-            before = (target.read_text(), target.stat().st_mtime_ns)
-        entry = self.job.store.config(self.job.config_key)
-        if entry.is_dir():
-            config = (entry / "config").read_text()
-            target.write_text(config)
-        else:
-            chosen = configuration.choose(self.bench, self.job.request.fragments)
-            if isinstance(chosen, ConfigFailure):
-                return chosen
-            files = write_fragments(chosen.fragments, fragments)
-            made = configuration.make(self.bench, chosen, files)
-            if isinstance(made, ConfigFailure):
-                return made
-            config = made
-            entries.entry(entry, lambda folder: self._fill_config(folder, config))
-        if before and config == before[0]:
-            os.utime(target, ns=(before[1], before[1]))
-        return config
-
-    def _write_reproducer(self, config: str) -> None:
-        """Beside the logs, before make runs: a build that breaks is the one to repeat."""
-        (self.bench.logs / "config").write_text(config)
-        script = recipe.render_script(self.bench.recipe, kconfig.parse_config(config))
-        (self.bench.logs / "build.sh").write_text(script)
-
-    def _fill_config(self, folder: Path, config: str) -> None:
-        (folder / "config").write_text(config)
-        shutil.copyfile(self.bench.logs / configuration.LOG, folder / configuration.LOG)
-
-    def _compile(self, config: dict[str, str]) -> BuildFailure | None:
-        log = self.bench.logs / BUILD_LOG
-        log.unlink(missing_ok=True)
-        compiler.require_host_tools(config)
-        commands = [self.bench.recipe.compile(config)]
-        if recipe.wants_modules(config):
-            commands += self.bench.recipe.pack_modules()
-        for command in commands:
-            completed = self.bench.run(command, log)
-            if not completed.ok:
-                return self._build_failure(completed, log)
-        return None
-
-    def _build_failure(self, completed: Completed, log: Path) -> BuildFailure:
-        if completed.timed_out:
-            first = buildlog.FirstError(error=self.bench.too_long)
-        else:
-            self._check_host(completed, log)
-            first = buildlog.first_error(completed.text, roots=self.bench.roots)
-        return BuildFailure(
-            kernel=self.bench.kernel,
-            architecture=self.job.request.architecture.name,
-            error=first.error,
-            file=first.file,
-            line=first.line,
-            log=log,
-            ended=not completed.timed_out,
-        )
-
-    def _check_host(self, completed: Completed, log: Path) -> None:
-        """Raise InfraError where the host, not the tree, is why a build broke.
-
-        A tree can print what it likes, so a full disk must be seen to be full.
-        """
-        fault = buildlog.host_fault(completed.text)
-        full = entries.free_bytes(self.bench.build) < LOW_BYTES
-        if fault and (full or not buildlog.is_about_disk(fault)):
-            raise InfraError(
-                f"the build of {self.bench.kernel} broke for want of disk or memory: {fault}",
-                hint=f"the log is {log}; fewer --jobs need less memory",
-            )
-
-    def _fill(self, folder: Path, key: str) -> None:
-        """Put what is kept of a build into its entry."""
-        build, request = self.bench.build, self.job.request
-        image = request.architecture.image_path
-        for name in (image, "vmlinux", "System.map"):
-            shutil.copyfile(own_file(build, name), folder / Path(name).name)
-        config = own_file(build, ".config")
-        shutil.copyfile(config, folder / "config")
-        shutil.copyfile(self.bench.logs / BUILD_LOG, folder / BUILD_LOG)
-        symbols = kconfig.parse_config(config.read_text())
-        if recipe.wants_modules(symbols):
-            shutil.copyfile(own_file(build, recipe.ARCHIVE), folder / recipe.ARCHIVE)
-        (folder / "build.sh").write_text(recipe.render_script(self.bench.recipe, symbols))
-        metadata = {
-            "key": key,
-            "tree_id": request.tree_id,
-            "origin": request.origin,
-            "architecture": request.architecture.name,
-            "image": Path(image).name,
-            "release": own_file(build, "include/config/kernel.release").read_text().strip(),
-            "compiler": self.job.compiler.version,
-            "linker": self.job.compiler.linker,
-            "toolchain": request.toolchain.name,
-            "fragments": [fragment.name for fragment in request.fragments],
-            "sandboxed": request.sandboxed,
-            "continued": self.continued,
-            "command": list(self.bench.recipe.compile(symbols)),
-            "environment": dict(recipe.ENVIRONMENT),
-            "seconds": round(time.monotonic() - self.job.started, 3),
-        }
-        (folder / "metadata.json").write_text(json.dumps(metadata, indent=1) + "\n")
-
-
-def write_fragments(chosen: Sequence[Fragment], folder: Path) -> list[Path]:
-    """The fragments as files, in their order; their paths as the sandbox shows them."""
-    entries.remove(folder)
-    folder.mkdir()
-    names = [f"{number:02}-{fragment.name}.config" for number, fragment in enumerate(chosen)]
-    for name, fragment in zip(names, chosen, strict=True):
-        (folder / name).write_text(kconfig.render_fragment(fragment))
-    return [recipe.FRAGMENTS / name for name in names]

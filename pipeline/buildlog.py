@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -131,7 +132,7 @@ def _error(
         # binutils names the source file without its folder; the object before it has that.
         file = f"{unit.rpartition('/')[0]}/{file}" if "/" in unit else file
     line = groups.get("line")
-    return FirstError(error=error, file=_relative(file, roots), line=int(line) if line else None)
+    return FirstError(error=error, file=relative(file, roots), line=int(line) if line else None)
 
 
 def _lld_place(after: list[str]) -> dict[str, str | None]:
@@ -150,10 +151,11 @@ def _unit(before: list[str]) -> str:
     return found["file"] if found else ""
 
 
-def _relative(file: str, roots: Sequence[str]) -> str:
+def relative(file: str, roots: Sequence[str]) -> str:
     """A path as the tree's own: without /src or /build, and without the way up to it."""
     for root in roots:
         file = file.removeprefix(f"{root}/")
-    while file.startswith(("../", "./")):
+    file = posixpath.normpath(file) if "/" in file else file
+    while file.startswith("../"):
         file = file.partition("/")[2]
     return file

@@ -6,6 +6,7 @@ holds folders of the same kinds as the shipped one and wins where names are the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from pipeline import kconfig, metrics, schema, shapes
 from pipeline.errors import UserError
 from pipeline.model import (
     Architecture,
+    CheckSpec,
     Fragment,
     GuestShape,
     ImageRecipe,
@@ -60,6 +62,10 @@ class Catalog:
     @cached_property
     def probes(self) -> Mapping[str, ProbeSpec]:
         return self._each("probes", "*.toml", lambda path: _sound(path, ProbeSpec), name=_stem)
+
+    @cached_property
+    def checks(self) -> Mapping[str, CheckSpec]:
+        return self._each("checks", "*.toml", _sound_check, name=_stem)
 
     @cached_property
     def guests(self) -> Mapping[str, GuestShape]:
@@ -147,6 +153,22 @@ def _sound_shape(path: Path) -> GuestShape:
     found = schema.read(path, GuestShape, name=path.stem)
     for trouble in shapes.check(found):
         raise UserError(f"{path}: {trouble}", hint="mend the file")
+    return found
+
+
+def _sound_check(path: Path) -> CheckSpec:
+    """A check that is made in one way, and whose findings can be told apart."""
+    found = schema.read(path, CheckSpec, name=path.stem)
+    if bool(found.make) == bool(found.script):
+        raise UserError(f"{path}: either “make” or “script” is needed", hint="mend the file")
+    try:
+        groups = re.compile(found.message).groupindex
+    except re.error as error:
+        raise UserError(f"{path}: message: {error}", hint="mend the file") from error
+    if found.script and (missing := {"file", "line", "text"} - set(groups)):
+        raise UserError(
+            f"{path}: message: no group {', '.join(sorted(missing))}", hint="mend the file"
+        )
     return found
 
 

@@ -25,7 +25,7 @@ DEFAULT_AGE = 30 * DAY  # where the user names neither age nor size
 RESULTS = "results"
 REPOSITORIES = ("repos", "trees")
 # Folders below the cache that are one entry each, and those that hold one entry per folder.
-WHOLE = ("apt", "libvirt")
+WHOLE = ("apt", "ccache", "libvirt")
 SHELVES = ("builds", "configs", "images", "repos", "sources", "tables", "tmp", "trees", "work")
 RUN_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 AGES = {"m": 60.0, "h": 3600.0, "d": DAY, "w": 7 * DAY}
@@ -157,19 +157,25 @@ def live_since(cache: Path) -> float | None:
 
 def collect(cache: Path, results: Path, *, scope: Scope, step: Step) -> tuple[Entry, ...]:
     """Every entry below `cache`, and every run's folder in `results`."""
-    found = [(kind, cache / kind) for kind in WHOLE if (cache / kind).is_dir()]
-    found += [(kind, path) for kind in SHELVES for path in _folders(cache / kind)]
+    found = shelved(cache)
     runs = (path for path in _inside(results) if RUN_NAME.fullmatch(path.name))
     found += [(RESULTS, path) for path in runs]
     entries = []
     for kind, path in sorted(found):
         step.note(f"{kind}/{path.name}")
         with suppress(FileNotFoundError):  # another process removed it meanwhile
-            entries.append(_entry(kind, path, cache, scope))
+            entries.append(entry_of(kind, path, cache, disk_usage(path, scope)))
     return tuple(entries)
 
 
-def _entry(kind: str, path: Path, cache: Path, scope: Scope) -> Entry:
+def shelved(cache: Path) -> list[tuple[str, Path]]:
+    """Kind and folder of every entry below `cache`."""
+    found = [(kind, cache / kind) for kind in WHOLE if (cache / kind).is_dir()]
+    return found + [(kind, path) for kind in SHELVES for path in _folders(cache / kind)]
+
+
+def entry_of(kind: str, path: Path, cache: Path, size: int) -> Entry:
+    """An entry as it is now. Raises FileNotFoundError where it is gone."""
     used = path.stat().st_mtime
     if path.name.startswith(caches.TEMPORARY_PREFIX):
         used = 0  # what a dead process left half made is of no use to anyone
@@ -177,7 +183,7 @@ def _entry(kind: str, path: Path, cache: Path, scope: Scope) -> Entry:
         path=path,
         kind=kind,
         used=used,
-        size=disk_usage(path, scope),
+        size=size,
         busy=is_busy(path, cache),
     )
 

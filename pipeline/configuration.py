@@ -11,7 +11,7 @@ from pipeline.kconfig import Selection
 from pipeline.kconfig_tree import Declaration
 from pipeline.model import Architecture, ConfigFailure, Fragment
 from pipeline.process import Completed
-from pipeline.store import own_file
+from pipeline.store import TEXT_BYTES, not_own
 from pipeline.workbench import Workbench
 
 LOG = "config.log"
@@ -44,7 +44,10 @@ def make(bench: Workbench, chosen: Selection, files: Iterable[Path]) -> str | Co
         completed = bench.run(command, log)
         if not completed.ok:
             return _broken(bench, completed, log)
-    text = own_file(bench.build, ".config").read_text()
+    if why := not_own(bench.build, ".config", most=TEXT_BYTES):
+        words = f"the configuration {why}"
+        return ConfigFailure(kernel=bench.kernel, lost=(), words=words, log=log)
+    text = (bench.build / ".config").read_text()
     return _lost(bench, chosen.fragments, kconfig.parse_config(text), log) or text
 
 
@@ -55,8 +58,8 @@ def kernel_version(source: Path) -> str:
 
 
 def _broken(bench: Workbench, completed: Completed, log: Path) -> ConfigFailure:
-    if completed.timed_out:
-        words = f"the configuration {bench.too_long}"
+    if why := bench.ended(completed):
+        words = f"the configuration {why}"
     else:
         first = buildlog.first_error(completed.text, roots=bench.roots)
         words = f"{first.file}:{first.line}: {first.error}" if first.line else first.error

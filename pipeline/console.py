@@ -123,28 +123,32 @@ class Classifier:
                 continue
             start = block.rfind(b"\n", 0, place) + 1
             position = block.index(b"\n", place)
-            number += block.count(b"\n", counted, start)
-            counted = start
+            raw = block[start:position]
+            signed = self._patterns.may_be_sign(raw)
             # Whatever a broken kernel reports follows from the first cause: only its next
             # start is of interest.
-            for line in readings(decode(block[start:position])):
-                stage = self._patterns.stage(line.text)
+            if self._ruined and not signed:
+                continue
+            number += block.count(b"\n", counted, start)
+            counted = start
+            for line in readings(decode(raw)):
+                stage = self._patterns.stage(line.text) if signed else ""
                 if stage:
                     self.boots.heard(block[heard:start], self._patterns)
                     heard = start
-                    self._boot(stage, line, number, block[:start])
+                    self._boot(stage, line, number, block, start)
                 if stage or self._ruined or self._tried(line, number, block, start):
                     break
         self.boots.heard(block[heard:], self._patterns)
 
-    def _boot(self, stage: str, line: Line, number: int, before: bytes) -> None:
+    def _boot(self, stage: str, line: Line, number: int, block: bytes, start: int) -> None:
         starts = self.boots.starts
         title = self.boots.sign(stage)
         if self.boots.starts > max(starts, 1):
             if title and not self._ruined:
                 pattern = Pattern(literal="", regex="", title=title)
                 reboot = Match(family=_REBOOT, pattern=pattern, groups={})
-                self._begin(reboot, line, number, before)
+                self._begin(reboot, line, number, block, start)
             self._ruined, self._last = False, None
             self._suite, self._provoked = None, 0  # it went with the kernel that ran it
 
@@ -165,7 +169,7 @@ class Classifier:
         for report in [each for each in self._open if each.header.context == line.context]:
             report.add(block[report.offset : start])
             self._close(report)
-        self._begin(match, line, number, block[:start])
+        self._begin(match, line, number, block, start)
         return True
 
     def _follows(self, last: Report, match: Match, line: Line, number: int, before: bytes) -> bool:
@@ -185,11 +189,10 @@ class Classifier:
         more = before[report.offset :] if report in self._open else b""
         return (bytes(report.raw) + more)[:REPORT_BYTES]
 
-    def _begin(self, match: Match, line: Line, number: int, before: bytes) -> None:
-        report = Report(
-            match=match, header=line, line=number, fatal=match.fatal, offset=len(before)
-        )
-        report.lead = (self._before + before[-LEAD_BYTES:])[-LEAD_BYTES:]
+    def _begin(self, match: Match, line: Line, number: int, block: bytes, start: int) -> None:
+        report = Report(match=match, header=line, line=number, fatal=match.fatal, offset=start)
+        near = block[max(start - LEAD_BYTES, 0) : start]
+        report.lead = (self._before + near)[-LEAD_BYTES:]
         if len(self._open) == MOST_OPEN:
             self._close(self._open[0])
         self._open.append(report)

@@ -48,7 +48,8 @@ class Pattern:
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
-    """A line that says how far a boot is: firmware, loader, kernel, userspace or end."""
+    """A line that says how far a boot is: firmware, loader, kernel, userspace or end; killed where
+    QEMU says that it was ended from outside."""
 
     stage: str
     literal: str
@@ -104,6 +105,7 @@ class Patterns:
         for number, (each, pattern) in enumerate(tried):
             self._by_literal.setdefault(pattern.literal, []).append((number, each, pattern))
         self._signs = [sign for each in self._families for sign in each.signs]
+        self._sign_words = _any_of(sign.literal for sign in self._signs)
         self.skips = Skips({n: w for each in self._families for n, w in each.skips.items()})
         self.suites = frozenset(suite for each in self._families for suite in each.suites)
         self.noise = compiled("|".join(w for each in self._families for w in each.noise) or "(?!)")
@@ -139,6 +141,10 @@ class Patterns:
                 groups = {name: words or "" for name, words in found.groupdict().items()}
                 return Match(family=family, pattern=pattern, groups=groups)
         return None
+
+    def may_be_sign(self, raw: bytes) -> bool:
+        """Whether a line has a word that signs have: most have none."""
+        return bool(self._sign_words.search(raw))
 
     def stage(self, text: str) -> str:
         """The stage of a boot that a line tells of, or ""."""

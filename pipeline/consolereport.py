@@ -63,7 +63,9 @@ class Body:
         every_cpu = False
         for line in islice(lines(decode(raw)), 1, REPORT_LINES):
             every_cpu = every_cpu or bool(_ALL_CPUS.match(line.text))
-            if line.context == context or (every_cpu and line.context[:1] == "C"):
+            # What comes before the kernel has a clock has no stamp.
+            early = context == "" and line.context == "console"
+            if line.context == context or early or (every_cpu and line.context[:1] == "C"):
                 yield line
 
 

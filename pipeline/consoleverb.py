@@ -2,8 +2,8 @@
 
 Verdicts: `faults` (the kernel reported something), `hang` (a boot that went quiet before its
 first program; told by its time stamps), `truncated` (the log ends inside a line of the kernel,
-or where a report was to begin), `no-kernel` (nothing of a kernel: an empty log, firmware only,
-a refused image), else `clean`.
+where a report was to begin, or because QEMU was killed), `no-kernel` (nothing of a kernel: an
+empty log, firmware only, a refused image), else `clean`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ _CUT_HERE = "[ cut here ]"
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """What a console log says. `starts`: how often a kernel started in it."""
+    """What a console log says. `starts`: how often a kernel started in it. `killed`: QEMU says that
+    it was ended from outside."""
 
     verdict: str
     findings: tuple[Finding, ...]
     lines: int
     starts: int
     last_line: str
+    killed: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -60,6 +62,7 @@ def read(blocks: Iterable[bytes], families: Iterable[Family]) -> Account:
         lines=classifier.lines,
         starts=classifier.boots.starts,
         last_line=classifier.last_line,
+        killed=classifier.boots.killed,
     )
 
 
@@ -92,7 +95,11 @@ def _sentence(account: Account) -> str:
         "clean": f"{account.lines} lines and nothing that the kernel reports as a fault",
         "faults": f"{count} different fault{'s' * (count != 1)} in {account.lines} lines",
         "hang": f"the kernel went quiet before its first program; {last}",
-        "truncated": f"the log ends inside a message; {last}",
+        "truncated": (
+            f"QEMU was killed while the kernel ran; {last}"
+            if account.killed
+            else f"the log ends inside a message; {last}"
+        ),
         "no-kernel": "there is nothing of a running kernel here"
         + (f"; {last}" * bool(account.last_line)),
     }[account.verdict]
@@ -109,4 +116,6 @@ def _verdict(classifier: Classifier, findings: tuple[Finding, ...]) -> str:
         return "truncated"
     quiet = boots.banner and not boots.userspace and not boots.ended
     # At 0.000000 no time has passed: that is a log's beginning, not a kernel that waits.
-    return "hang" if quiet and last.stamp and float(last.stamp) > 0 else "clean"
+    if quiet and last.stamp and float(last.stamp) > 0:
+        return "hang"
+    return "truncated" if boots.killed and not boots.ended else "clean"

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
+from pipeline.rustnames import demangled
+
 MOST_FRAMES = 2000  # of one boot; further ones stay as they are
 PADDING = 64  # bytes that may lie between a module's function and the symbol behind it
 
@@ -27,6 +29,7 @@ _OF_STACK = re.compile(r"(?:\[[^\]]*\]\s?|<[A-Z/_]+>\s*|\(?\[<?[0-9a-f]+>?\]\s*|
 _POINTER = re.compile(
     r"\b[RE]?IP:|\be?pc ?: |\bPC is at |\bNIP\b|Krnl PSW|--- interrupt: |\bWARNING: "
 )
+_TRACE = re.compile(r"(?i)call trace:")
 _ADDRESS = re.compile(r"0x[0-9a-f]+$")
 _NOWHERE = re.compile(r"(?:\?\?|.*:(?:\?|0)$)")
 _EXTRA = re.compile(r" \(discriminator \d+\)$")
@@ -44,8 +47,11 @@ class Frame(NamedTuple):
 
     @property
     def place(self) -> int:
-        """The offset of the instruction that the frame is about."""
-        return self.offset - (not self.exact and self.offset > 0)
+        """The offset of the instruction that the frame is about.
+
+        -1 where a function ends with a call that does not return: arm64 names the one behind it.
+        """
+        return self.offset - (not self.exact)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +152,7 @@ def _decoded(line: str, exact: frozenset[str], places: Places) -> list[str]:
             continue
         head = line[: found.start()]
         if _OF_STACK.match(head):
-            lines += [f"{head}{each.function} ({each}) [inline]" for each in where[:-1]]
+            lines += [f"{head}{demangled(each.function)} ({each}) [inline]" for each in where[:-1]]
             parts.append(f" ({where[-1]})")
         else:
             parts.append(f" ({' '.join(map(str, where))})")
@@ -159,13 +165,18 @@ def _of(text: str) -> list[Frame]:
 
 
 def _exact(text: str) -> frozenset[str]:
-    """The frames that a pointer names: arm64 and others begin the stack with it once more."""
-    return frozenset(
-        found[0]
-        for line in text.split("\n")
-        if _POINTER.search(line)
-        for found in _FRAME.finditer(line)
-    )
+    """The frames that are no calls: what a pointer names (arm64 and others begin the stack with it
+    once more), and functions as such."""
+    found: set[str] = set()
+    above = ""
+    for line in text.split("\n"):
+        is_pointer = bool(_POINTER.search(line))
+        for frame in _FRAME.finditer(line):
+            is_call = _OF_STACK.match(line[: frame.start()]) and not _TRACE.search(above)
+            if is_pointer or (int(frame["offset"], 16) == 0 and not is_call):
+                found.add(frame[0])
+        above = line
+    return frozenset(found)
 
 
 def _frame(found: re.Match[str], exact: frozenset[str]) -> Frame:

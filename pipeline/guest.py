@@ -26,12 +26,14 @@ POLL_SECONDS = 0.005  # how often the console file is read
 CANCEL_SECONDS = 0.05  # how often a wait looks at its scope
 PANIC_SECONDS = 1.5  # from a panic's first line until panic=-1 has reset the guest
 POWEROFF_SECONDS = 5.0
+CATCH_UP_SECONDS = 60.0  # for the reader to get through a gigabyte that is there already
 LOG_TAIL_LINES = 15
 LAST_BYTES = 1 << 20
 FULL_BYTES = 64 << 10  # less room than that on its disk, and QEMU drops what the console says
-# So many reports and the kernel does nothing else: each is a kilobyte and more of console. A good
-# one has none, and whoever reads the log has seen enough.
-STORM_REPORTS = 1000
+# So many reports, and so many a second since the first: the kernel does nothing else. A report is
+# a kilobyte and more of console, and whoever reads the log has seen enough.
+STORM_REPORTS = 250
+STORM_RATE = 50.0
 STORM_SECONDS = 0.5  # how often they are counted
 
 READY = re.compile(rb"ktrial: ready(?: +(\d+(?:\.\d+)?))?")
@@ -139,6 +141,7 @@ class Guest:
         self._leaving = threading.Event()
         self._tail = b""
         self._spoke = 0.0  # when the console last said something, on the monotonic clock
+        self._taken = 0  # bytes of the console that were read
         self._heard = 0.0  # the same, in seconds since the epoch
         self._reported: float | None = None  # when the first report was read
         self._counted = 0.0  # when the reports were last counted, on the monotonic clock
@@ -208,7 +211,12 @@ class Guest:
     def give_up(self, why: str) -> GuestEnd:
         """End a guest that does not answer any more; every wait for it is over."""
         self._settle()
-        if first_cause(self.findings) or self._storm or self._handle.stopped.is_set():
+        if (
+            self.died.is_set()
+            or first_cause(self.findings)
+            or self._storm
+            or self._handle.stopped.is_set()
+        ):
             return self.end()
         self._conclude(self._hung(why))
         return self.end()
@@ -257,10 +265,7 @@ class Guest:
             else:
                 if not self.died.is_set():
                     return None
-        if self.died.is_set():
-            return self.end()
-        self._conclude(self._hung(late))
-        return self._end
+        return self.end() if self.died.is_set() else self.give_up(late)
 
     def _read(self) -> None:
         """Read the console until the machine is gone. Runs in its own thread."""
@@ -281,6 +286,7 @@ class Guest:
     def _take(self, data: bytes) -> None:
         with self._change:
             self._classifier.feed(data)
+            self._taken += len(data)
             self._spoke, self._heard = time.monotonic(), time.time()
             if self._reported is None and self._classifier.findings:
                 self._reported = self._heard
@@ -297,19 +303,28 @@ class Guest:
 
     def _is_storm(self) -> bool:
         """Whether the kernel does nothing but report."""
-        now = time.monotonic()
-        if self._reported is not None and not self._storm and now - self._counted > STORM_SECONDS:
+        now, since = time.monotonic(), self._reported
+        if since is not None and not self._storm and now - self._counted > STORM_SECONDS:
             self._counted = now
             reports = sum(each.count for each in self._classifier.findings)
-            self._storm = reports >= STORM_REPORTS
+            enough = max(STORM_REPORTS, STORM_RATE * (time.time() - since))
+            self._storm = reports >= enough
         return self._storm
 
     def _settle(self) -> None:
-        """Let a broken guest finish its last words, so that the report is whole."""
+        """Hear all that was said so far, and of a broken guest its last words too."""
+        self._catch_up()
         if self._classifier.broken:
             self._handle.stopped.wait(PANIC_SECONDS)
         if self._handle.stopped.is_set() and self._reader.is_alive():
+            self._catch_up()
             self._reader.join(PANIC_SECONDS)
+
+    def _catch_up(self) -> None:
+        """Let the reader come to where the console ends now."""
+        limit, end = time.monotonic() + CATCH_UP_SECONDS, self.console.stat().st_size
+        while self._taken < end and self._reader.is_alive() and time.monotonic() < limit:
+            time.sleep(POLL_SECONDS)
 
     def _judge(self) -> GuestEnd:
         cause = first_cause(self.findings)

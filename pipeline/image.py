@@ -220,13 +220,13 @@ def _made(
             step.note("getting packages")
             BUILDERS[recipe.kind](job, into)
 
-    if job.folder.is_dir() and not _whole(job.folder):
+    if job.folder.is_dir() and not whole(job.folder):
         step.note("the cached image is damaged: it is made anew")
         caches.remove_unused(job.folder)
     return job, caches.entry(job.folder, make)
 
 
-def _whole(folder: Path) -> bool:
+def whole(folder: Path) -> bool:
     """Whether a cached initramfs is as it was made: what lacks a part of it fails to boot, and the
     kernel would be charged with that. A disk is not looked at: it has gigabytes."""
     archive, digest = folder / ARCHIVE, folder / DIGEST
@@ -276,9 +276,15 @@ def image_key(recipe: ImageRecipe, architecture: Architecture, overlays: tuple[P
 
 
 def compose(
-    image: Image, *, modules: Path | None, files: Mapping[str, GuestFile], target: Path
+    image: Image,
+    *,
+    modules: Path | None,
+    files: Mapping[str, GuestFile],
+    target: Path,
+    programs: Path | None = None,
 ) -> None:
-    """Write the initramfs of one boot: the image, the kernel's modules, and the run's files.
+    """Write the initramfs of one boot: the image, the kernel's modules, programs of its tree, and
+    the run's files.
 
     The kernel unpacks archives that follow each other in one file one after the other,
     later files over earlier ones, and takes a plain archive for one only where it begins on
@@ -288,7 +294,7 @@ def compose(
         initramfs.file(path, given.data, given.mode) for path, given in files.items()
     )
     with target.open("wb") as out:
-        for part in (image.path, modules) if modules else (image.path,):
+        for part in (each for each in (image.path, modules, programs) if each):
             with part.open("rb") as source:
                 shutil.copyfileobj(source, out)
             out.write(bytes(-out.tell() % initramfs.ALIGNMENT))

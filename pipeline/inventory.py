@@ -36,6 +36,7 @@ def collect(shelf: Catalog) -> tuple[Entry, ...]:
     add("scenarios", {n: scenariofile.load(path).title for n, path in shelf.scenarios.items()})
     add("workloads", {n: _workload(each) for n, each in shelf.workloads.items()})
     add("probes", {n: each.description for n, each in shelf.probes.items()})
+    add("checks", {n: each.description for n, each in shelf.checks.items()})
     add("guests", {n: _guest(each) for n, each in shelf.guests.items()})
     add("images", {n: each.description for n, each in shelf.images.items()})
     add("kconfigs", {n: each.description for n, each in shelf.fragments.items()})

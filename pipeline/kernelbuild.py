@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline import build, catalog, layout
+from pipeline import build, catalog, layout, nearest
+from pipeline.buildkeys import BuildRequest, Keys
 from pipeline.catalog import Catalog
-from pipeline.model import Architecture, Build, BuildFailure, ConfigFailure, Revision, Tree
+from pipeline.model import (
+    Architecture,
+    Build,
+    BuildFailure,
+    ConfigFailure,
+    FileTimes,
+    Revision,
+    Sources,
+    Tree,
+)
 from pipeline.progress import Step
 from pipeline.scope import Scope
 from pipeline.settings import Settings
+from pipeline.workbench import Workbench
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +31,8 @@ class Wish:
     """What is to be built. `base`: the revision whose build folder it may start from.
 
     `fragments`: names of those besides what every kernel of the architecture has. `trusted`: the
-    user vouches for the source.
+    user vouches for the source. `below`: the kernel under this one, of the same series and built
+    in this run; a build that nobody vouches for may start from its folder.
     """
 
     opened: Tree
@@ -29,23 +42,90 @@ class Wish:
     fragments: Iterable[str]
     trusted: bool
     log_folder: Path
+    below: Build | None = None
 
 
 def make(
-    wish: Wish, *, shelf: Catalog, settings: Settings, scope: Scope, step: Step
+    wish: Wish,
+    *,
+    shelf: Catalog,
+    settings: Settings,
+    scope: Scope,
+    step: Step,
+    stack: ExitStack | None = None,
 ) -> Build | BuildFailure | ConfigFailure:
-    """Build it, or take it from the cache.
+    """Build it, or take it from the cache. Its `workspace` stays until `stack` is closed.
 
     Raises:
         UserError: there is no fragment of such a name.
         InfraError: no space, no compiler, no sandbox.
         Cancelled: the run was cancelled.
     """
+    at = _Place(wish=wish, settings=settings, scope=scope)
     return build.build_kernel(
-        _request(wish, shelf, settings),
-        lambda seen: layout.laid_out(
-            wish.opened, wish.revision.tree_id, seen, cache=settings.cache, scope=scope
-        ),
+        at.request(shelf),
+        at.lay_out,
+        cache=settings.cache,
+        scope=scope,
+        step=step,
+        log_folder=wish.log_folder,
+        cost=at.cost,
+        stack=stack,
+    )
+
+
+def bench(
+    wish: Wish,
+    built: Build,
+    *,
+    copy: bool = True,
+    shelf: Catalog,
+    settings: Settings,
+    scope: Scope,
+    step: Step,
+) -> AbstractContextManager[Workbench]:
+    """The build folder of a kernel, with its sources laid out, for others to run make in.
+
+    `built` is what `make` gave for the same wish. With `copy` it is a throw-away copy; without,
+    the folder in which make worked, where there is one of this run: a trusted build's is always
+    copied, since others start from it. Where none is left, the nearest folder is brought to this
+    kernel first, which takes as long as its build did. Logs go to the wish's `log_folder`.
+
+    One tree of an origin is laid out at a time: another bench, or a build, waits until this one
+    is closed, so never open two of them in one thread.
+
+    Raises:
+        InfraError: as `make`, or the kernel does not build any more.
+    """
+    at = _Place(wish=wish, settings=settings, scope=scope)
+    return build.opened(
+        at.request(shelf),
+        at.lay_out,
+        built=built,
+        copy=copy,
+        cache=settings.cache,
+        scope=scope,
+        step=step,
+        log_folder=wish.log_folder,
+        cost=at.cost,
+    )
+
+
+def afresh(
+    wish: Wish,
+    built: Build,
+    *,
+    shelf: Catalog,
+    settings: Settings,
+    scope: Scope,
+    step: Step,
+) -> AbstractContextManager[tuple[Workbench, Keys]]:
+    """The same kernel built again from nothing, without any object of another build."""
+    at = _Place(wish=wish, settings=settings, scope=scope)
+    return build.afresh(
+        at.request(shelf),
+        at.lay_out,
+        built=built,
         cache=settings.cache,
         scope=scope,
         step=step,
@@ -53,17 +133,42 @@ def make(
     )
 
 
-def _request(wish: Wish, shelf: Catalog, settings: Settings) -> build.BuildRequest:
-    names = dict.fromkeys(("base", *wish.architecture.fragments, *wish.fragments))
-    return build.BuildRequest(
-        kernel=wish.revision.kernel,
-        tree_id=wish.revision.tree_id,
-        origin=wish.opened.origin,
-        base_tree_id=wish.base.tree_id if wish.base else None,
-        architecture=wish.architecture,
-        toolchain=catalog.pick("toolchain", settings.toolchain, shelf.toolchains),
-        fragments=tuple(catalog.pick("kconfig fragment", name, shelf.fragments) for name in names),
-        jobs=settings.jobs,
-        trusted=wish.trusted,
-        sandboxed=settings.sandboxed,
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """A wish, and where it is fulfilled."""
+
+    wish: Wish
+    settings: Settings
+    scope: Scope
+
+    def lay_out(self, seen: FileTimes | None) -> AbstractContextManager[Sources]:
+        return layout.laid_out(
+            self.wish.opened,
+            self.wish.revision.tree_id,
+            seen,
+            cache=self.settings.cache,
+            scope=self.scope,
+        )
+
+    def cost(self, tree_id: str) -> int | None:
+        """How far that tree is from the wish's; None too where the repository lacks it."""
+        paths = layout.differing(self.wish.opened, tree_id, self.wish.revision.tree_id, self.scope)
+        return None if paths is None else nearest.cost(paths)
+
+    def request(self, shelf: Catalog) -> BuildRequest:
+        wish, settings = self.wish, self.settings
+        names = dict.fromkeys(("base", *wish.architecture.fragments, *wish.fragments))
+        pick = catalog.pick
+        return BuildRequest(
+            kernel=wish.revision.kernel,
+            tree_id=wish.revision.tree_id,
+            origin=wish.opened.origin,
+            base_tree_id=wish.base.tree_id if wish.base else None,
+            architecture=wish.architecture,
+            toolchain=pick("toolchain", settings.toolchain, shelf.toolchains),
+            fragments=tuple(pick("kconfig fragment", name, shelf.fragments) for name in names),
+            jobs=settings.jobs,
+            trusted=wish.trusted,
+            sandboxed=settings.sandboxed,
+            below=wish.below,
+        )

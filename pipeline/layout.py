@@ -197,6 +197,17 @@ def _write_state(folder: Path, state: State) -> None:
     part.replace(folder / "state.json")
 
 
+def differing(tree: Tree, old: str, new: str, scope: Scope) -> tuple[str, ...] | None:
+    """The paths in which two trees differ; None where the repository lacks a part of either.
+
+    Two kernels of one series take 10 ms, two versions a second.
+    """
+    if old == new:
+        return ()
+    entries = _changes(Git(git_dir=tree.repository, scope=scope), old, new)
+    return None if entries is None else tuple(entry.path for entry in entries)
+
+
 # --------------------------------------------------------------------------- files
 
 

@@ -6,7 +6,9 @@ leaves nothing in it: what it compiled could be anything.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +39,8 @@ def find(cache: Path, *, identity: str, trusted: bool, sandboxed: bool) -> Objec
         return ObjectCache()
     folder = cache / "ccache"
     folder.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # `clean` goes by this time
+        os.utime(folder)
     environment = {
         "PATH": f"{COMPILERS}:{sandbox.PATH}",
         "CCACHE_DIR": str(INSIDE),

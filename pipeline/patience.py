@@ -33,7 +33,7 @@ class Limit:
     def sum(self, shape: GuestShape) -> str:
         """The same, written out."""
         each = f" + {self.each:g} s × {shape.vcpus} vCPUs" if self.each else ""
-        return f"{self.seconds:g} s{each}"
+        return f"({self.seconds:g} s{each})" if each else f"{self.seconds:g} s"
 
 
 # Until the guest is ready; and without a word on its console, which is given up long before.
@@ -79,8 +79,8 @@ def limits(spec: GuestSpec, crowding: float = 1.0) -> str:
     ready, quiet = (each.of(shape) * spec.slower for each in (boot, silence))
     return (
         f"with {name} and {shape.vcpus} vCPUs a guest has {ready:.0f} s to get ready "
-        f"({boot.sum(shape)}{slower}), and is given up when it is silent for "
-        f"{quiet * crowding:.0f} s ({silence.sum(shape)}{slower}{crowded})"
+        f"[{boot.sum(shape)}{slower}], and is given up when it is silent for "
+        f"{quiet * crowding:.0f} s [{silence.sum(shape)}{slower}{crowded}]"
     )
 
 

@@ -18,8 +18,8 @@ from pipeline import (
     kconfig,
     plan,
     shapes,
-    store,
     virt,
+    workspaces,
 )
 from pipeline.budget import Budget
 from pipeline.catalog import Catalog
@@ -55,7 +55,7 @@ def check(
         target = shelf.architecture(name)
         compiler.find(toolchain, target, machine=platform.machine(), scope=scope)
     settings.cache.mkdir(parents=True, exist_ok=True)
-    store.require_space(settings.cache, store.CLEAN_BYTES)
+    workspaces.require_space(settings.cache, workspaces.CLEAN_BYTES)
     return supported(plan_, shelf, Host.look(plan_, shelf, budget, settings, scope))
 
 

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -23,6 +23,9 @@ from pipeline.errors import InfraError
 from pipeline.scope import Scope
 
 POLL_SECONDS = 0.1
+WATCH_SECONDS = 0.1
+WATCH_SHARE = 20  # watching takes at most one part in so many of the time,
+WATCH_LATEST = 1.0  # but is done at least so often (s)
 GRACE_SECONDS = 2.0
 KEEP_BYTES = 8 << 20  # of the output in memory: half from its head, half from its tail
 LOG_BYTES = 256 << 20  # of one command's output in a log
@@ -39,7 +42,8 @@ WITH_US = (SETPRIV, "--pdeathsig", "KILL", "--")
 class Completed:
     """What a command did. `output` is stdout and stderr as they came, or stdout alone.
 
-    Of more than KEEP_BYTES the middle is left out, and said to be.
+    Of more than KEEP_BYTES the middle is left out, and said to be. `stopped`: what the command
+    did for which its watch had it ended (“took more than 18 GB of memory”), else "".
     """
 
     argv: tuple[str, ...]
@@ -47,10 +51,11 @@ class Completed:
     timed_out: bool
     seconds: float
     output: bytes
+    stopped: str = ""
 
     @property
     def ok(self) -> bool:
-        return self.exit_code == 0 and not self.timed_out
+        return self.exit_code == 0 and not self.timed_out and not self.stopped
 
     @property
     def text(self) -> str:
@@ -71,6 +76,8 @@ def run(
     stdin: bytes | None = None,
     merge_stderr: bool = True,
     on_line: Callable[[str], None] | None = None,
+    watch: Callable[[], str] | None = None,
+    pass_fds: Collection[int] = (),
 ) -> Completed:
     """Run a command to its end and return what it did; it raises nothing for a bad exit.
 
@@ -78,7 +85,8 @@ def run(
     with each whole line of output, for progress. At most LOG_BYTES of the output go into the
     log. `merge_stderr=False` keeps stderr out
     of `output` (it still goes to the log). `env` is the whole environment of the
-    command; None hands on this process's own.
+    command; None hands on this process's own. `watch` is called several times a second, and
+    ends the command with the reason that it gives. `pass_fds`: descriptors that the command gets.
 
     Raises:
         InfraError: the program is not there.
@@ -90,20 +98,28 @@ def run(
         sink.flush()
         started = time.monotonic()
         process = _start(
-            words, sink, cwd=cwd, env=env, has_stdin=stdin is not None, merge_stderr=merge_stderr
+            words,
+            sink,
+            cwd=cwd,
+            env=env,
+            has_stdin=stdin is not None,
+            merge_stderr=merge_stderr,
+            pass_fds=pass_fds,
         )
+        turn = _Turn(scope, watch)
         pump = _Pump(process, stdin, sink, on_line)
         with process:
             try:
-                finished = pump.drain(scope)
+                finished = pump.drain(turn)
             finally:
                 _kill_group(process)
     return Completed(
         argv=words,
         exit_code=process.returncode,
-        timed_out=not finished,
+        timed_out=not finished and not turn.stopped,
         seconds=time.monotonic() - started,
         output=pump.output.content,
+        stopped=turn.stopped,
     )
 
 
@@ -112,6 +128,7 @@ def check(completed: Completed, what: str, *, hint: str = "") -> Completed:
     if completed.ok:
         return completed
     how = "took too long" if completed.timed_out else f"exited with {completed.exit_code}"
+    how = completed.stopped or how
     lines = [line for line in completed.text.splitlines() if line.strip()]
     raise InfraError(f"{what} {how}: {' | '.join(lines[-3:])[-600:]}", hint=hint)
 
@@ -124,6 +141,7 @@ def _start(
     env: Mapping[str, str] | None,
     has_stdin: bool,
     merge_stderr: bool,
+    pass_fds: Collection[int],
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -134,6 +152,7 @@ def _start(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merge_stderr else sink,
             start_new_session=True,
+            pass_fds=pass_fds,
         )
     except FileNotFoundError as error:
         missing = cwd if cwd and not cwd.is_dir() else words[0]
@@ -196,6 +215,25 @@ class _Log:
         self._sink.flush()
 
 
+class _Turn:
+    """Whether a command may go on: its deadline, the cancel flag, and its watch."""
+
+    def __init__(self, scope: Scope, watch: Callable[[], str] | None) -> None:
+        self.scope, self._watch = scope, watch
+        self.stopped, self._next = "", 0.0
+
+    @property
+    def goes_on(self) -> bool:
+        """Asked over and over; raises Cancelled."""
+        self.scope.check()
+        now = time.monotonic()
+        if self._watch and now >= self._next and not self.stopped:
+            self.stopped = self._watch()
+            cost = time.monotonic() - now
+            self._next = now + cost + min(WATCH_LATEST, max(WATCH_SECONDS, cost * WATCH_SHARE))
+        return not self.stopped and not self.scope.expired
+
+
 class _Pump:
     """Moves a command's bytes until it closes its output."""
 
@@ -215,20 +253,19 @@ class _Pump:
         self._partial = b""
         self.output = _Kept()
 
-    def drain(self, scope: Scope) -> bool:
-        """True where the command ended by itself, False where the deadline passed."""
+    def drain(self, turn: _Turn) -> bool:
+        """True where the command ended by itself, False where it has to be ended."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._stdout, selectors.EVENT_READ, self._read)
             if self._process.stdin is not None:
                 os.set_blocking(self._process.stdin.fileno(), False)
                 selector.register(self._process.stdin, selectors.EVENT_WRITE, self._feed)
-            while not scope.expired:
-                scope.check()
-                for key, _ in selector.select(scope.remaining(POLL_SECONDS)):
+            while turn.goes_on:
+                for key, _ in selector.select(turn.scope.remaining(POLL_SECONDS)):
                     if not key.data():
                         selector.unregister(key.fileobj)
                         if key.fileobj is self._stdout:
-                            return _wait(self._process, scope)
+                            return _wait(self._process, turn)
         return False
 
     def _read(self) -> bool:
@@ -254,11 +291,10 @@ class _Pump:
         return bool(self._pending)
 
 
-def _wait(process: subprocess.Popen[bytes], scope: Scope) -> bool:
-    """Wait for a command that has closed its output; False where the deadline passed."""
+def _wait(process: subprocess.Popen[bytes], turn: _Turn) -> bool:
+    """Wait for a command that has closed its output; False where it has to be ended."""
     while process.poll() is None:
-        scope.check()
-        if scope.expired:
+        if not turn.goes_on:
             return False
         time.sleep(0.005)
     return True

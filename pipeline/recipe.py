@@ -26,6 +26,7 @@ ENVIRONMENT: Mapping[str, str] = {
 FRAGMENTS = Path("/fragments")
 MODULES = "modules"
 LINE_TABLES = "-g1"  # with inlined functions, without variables and types: 40 % of -g
+SYNCED = "--output-sync=target"
 INSTALLED = ".ktrial-modules"
 ARCHIVE = "modules.cpio"
 PACK = f"find lib/* | LC_ALL=C sort | cpio --quiet --reproducible -R 0:0 -o -H newc > ../{ARCHIVE}"
@@ -33,13 +34,17 @@ PACK = f"find lib/* | LC_ALL=C sort | cpio --quiet --reproducible -R 0:0 -o -H n
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How make is called for one architecture, toolchain and pair of paths."""
+    """How make is called for one architecture, toolchain and pair of paths.
+
+    `flags`: for the compiler, besides the tree's own and line tables.
+    """
 
     architecture: Architecture
     compiler: Compiler
     source: Path
     build: Path
     jobs: int
+    flags: tuple[str, ...] = ()
 
     def make(self, *targets: str) -> tuple[str, ...]:
         return (
@@ -67,9 +72,21 @@ class Recipe:
         )
 
     def compile(self, config: Mapping[str, str]) -> tuple[str, ...]:
-        """make for the image, and the modules where the configuration has any."""
-        targets = (self.architecture.image_target, *((MODULES,) if wants_modules(config) else ()))
-        return self.make(f"-j{self.jobs}", *_flags(config), *targets)
+        """make for the image, and the modules where the configuration has any.
+
+        What a compiler says of an object comes right after that object's own line.
+        """
+        modules = (MODULES,) if wants_modules(config) else ()
+        return self.single(config, self.architecture.image_target, *modules)
+
+    def single(self, config: Mapping[str, str], *targets: str) -> tuple[str, ...]:
+        """make for other targets (`mm/slub.i`) in a folder that `compile` has filled: with the same
+        flags, so that what is there already is up to date."""
+        tables = () if config.get("CONFIG_DEBUG_INFO") == "y" else (LINE_TABLES,)
+        flags = " ".join((*tables, *self.flags))
+        return self.make(
+            f"-j{self.jobs}", SYNCED, *((f"KCFLAGS={flags}",) if flags else ()), *targets
+        )
 
     def pack_modules(self) -> tuple[tuple[str, ...], ...]:
         """Install the modules and make a cpio archive of them.
@@ -85,11 +102,6 @@ class Recipe:
         )
 
 
-def _flags(config: Mapping[str, str]) -> tuple[str, ...]:
-    """Line tables for the names of files and lines in a report; they change no instruction."""
-    return () if config.get("CONFIG_DEBUG_INFO") == "y" else (f"KCFLAGS={LINE_TABLES}",)
-
-
 def wants_modules(config: Mapping[str, str]) -> bool:
     """Whether a configuration has anything that is built as a module."""
     return config.get("CONFIG_MODULES") == "y" and "m" in config.values()
@@ -103,6 +115,12 @@ def render_script(recipe: Recipe, config: Mapping[str, str]) -> str:
         source=Path("$tree"),
         build=Path("$folder"),
         jobs=recipe.jobs,
+        # For vmlinux, whose line tables have both paths. Not -ffile-prefix-map: it would win over
+        # the tree's own -fmacro-prefix-map, which cuts the path off from what __FILE__ gives.
+        flags=(
+            f"-fdebug-prefix-map=$tree={recipe.source}",
+            f"-fdebug-prefix-map=$folder={recipe.build}",
+        ),
     )
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in ENVIRONMENT.items()

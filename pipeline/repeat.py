@@ -78,9 +78,9 @@ def _parts(recipe: Recipe, folder: Folder, here: Path) -> list[Path]:
     guest = results.made(folder.root / "guest")
     kept = [guest / f"{recipe.image.name}.{recipe.image.architecture}.cpio"]
     results.link(recipe.image.path, kept[0])
-    if recipe.build.modules:
-        kept.append(recipe.kept / recipe.build.modules.name)
-        results.link(recipe.build.modules, kept[-1])
+    for archive in filter(None, (recipe.build.modules, recipe.build.programs)):
+        kept.append(recipe.kept / archive.name)
+        results.link(archive, kept[-1])
     kept.append(here / "guest-files.cpio")
     files = [
         initramfs.file(path, given.data, given.mode) for path, given in sorted(recipe.files.items())

@@ -133,7 +133,7 @@ def _kernel(folder: Path, entry: KernelEntry, read_files: ReadFiles) -> KernelPl
 def _workloads(entries: Sequence[WorkloadEntry], bind: Bind) -> tuple[WorkloadRun, ...]:
     runs: list[WorkloadRun] = []
     for entry in entries:
-        label = entry.label or entry.use
+        label = entry.label or (f"{entry.use}-only" if entry.use in TAKEN else entry.use)
         check_name(label, "workloads: label ")
         if label in TAKEN:
             raise UserError(f"a workload cannot be called “{label}”", hint="choose another label")

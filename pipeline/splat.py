@@ -128,24 +128,34 @@ def _candidates(search: Search, header: str, texts: Texts) -> Iterator[str]:
         elif place == "at":
             yield from (plain(found["name"]) for found in map(_AT.search, texts()) if found)
         elif place == "pointer":
-            yield from _behind_pointer(texts())
+            yield from _behind_pointer(texts, plain(header))
         elif place == "first":
             yield from _frames(texts())
         elif place == "trace":
             yield from _trace(texts)
 
 
-def _behind_pointer(lines: Iterator[str]) -> Iterator[str]:
-    """The kernel's instruction pointer, those inlined at it, and the frames behind."""
+def _behind_pointer(texts: Texts, header: str) -> Iterator[str]:
+    """The kernel's instruction pointer, those inlined at it, and the frames behind.
+
+    Where two CPUs report at once, theirs is the pointer that the header names too.
+    """
+    lines = texts()
     for line in lines:
         if _of_another_moment(line):
             return
         found = _POINTER.search(line)
         if found:
+            if header and header != plain(found["name"]) and header in _pointers(texts):
+                continue
             yield plain(found["name"])
             if "[inline]" not in line:
                 yield from _frames(lines)
                 return
+
+
+def _pointers(texts: Texts) -> set[str]:
+    return {plain(found["name"]) for line in texts() if (found := _POINTER.search(line))}
 
 
 def _trace(texts: Texts) -> Iterator[str]:

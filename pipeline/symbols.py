@@ -23,6 +23,8 @@ from pipeline.scope import Scope
 
 SECONDS = 20.0  # a damaged file must not keep a boot's result waiting
 MODULE_BYTES = 256 << 20
+MAP_CHARACTERS = 64 << 20  # a kernel with everything in it has 20 MB
+NAME_BYTES = 4096
 # Every tree has this one, and where it lies tells what a path begins with.
 _LANDMARK, _LANDMARK_FILE = "start_kernel", "init/main.c"
 
@@ -44,7 +46,7 @@ def decoded(findings: Sequence[Finding], build: Build, scope: Scope) -> tuple[Fi
         return tuple(findings)
     try:
         places = lookup(frames, build, scope.child(SECONDS))
-    except (InfraError, OSError):
+    except (InfraError, OSError, ValueError):
         return tuple(findings)
     return tuple(_with_lines(each, places) for each in findings)
 
@@ -54,7 +56,7 @@ def lookup(frames: Iterable[Frame], build: Build, scope: Scope) -> dict[Frame, l
 
     Raises:
         InfraError: there is no addr2line or no sandbox.
-        OSError: the build's files cannot be read.
+        OSError, ValueError: the build's files cannot be read, or are damaged.
         Cancelled: the run was cancelled.
     """
     with tempfile.TemporaryDirectory(prefix="ktrial-symbols-") as name:
@@ -83,7 +85,8 @@ class _Reader:
     prefix: str = f"{sandbox.SOURCE}/"
 
     def kernel(self, frames: Sequence[Frame]) -> dict[Frame, list[Place]]:
-        listing = (self.build.folder / "System.map").read_text(errors="replace")
+        with (self.build.folder / "System.map").open(errors="replace") as stream:
+            listing = stream.read(MAP_CHARACTERS)
         known = framelines.symbols(listing, [_LANDMARK, *(each.name for each in frames)])
         landmark = next((start for start, _ in known.get(_LANDMARK, ())), 0)
         asked = {each: framelines.address(each, known.get(each.name, ())) for each in frames}
@@ -174,6 +177,8 @@ def _entries(stream: IO[bytes]) -> Iterator[tuple[str, int]]:
         if len(header) < _HEADER or header[:6] != _MAGIC:
             return
         size, length = int(header[54:62], 16), int(header[94:102], 16)
+        if length > NAME_BYTES:
+            return
         name = stream.read(length)[:-1].decode(errors="replace")
         data = _aligned(at + _HEADER + length)
         if name == "TRAILER!!!":

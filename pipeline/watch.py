@@ -12,19 +12,21 @@ import re
 import select
 import signal
 import stat
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.limits import Limits, gigabytes
+from pipeline.pidcap import PidCap
 
 GONE_SECONDS = 20.0
 LEAST_GROWTH = 64 << 20  # of what the disk has less, before the build folder is measured
 LEAST_FILES = 20_000
+DEEPEST = 100  # folders inside each other; a kernel tree has 11
 SHARE = 10  # looking at the build folder takes at most one part in so many of the time
 FIRST = re.compile(rb'"child-pid"\s*:\s*(\d+)')
-ENOUGH = b"0123456789"
 HELD = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB", re.M)
 THREADS = re.compile(rb"^Threads:\s+(\d+)", re.M)
 EXACT = re.compile(rb"^(?:Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+) kB", re.M)
@@ -32,17 +34,26 @@ AVAILABLE = re.compile(rb"^MemAvailable:\s+(\d+) kB", re.M)
 
 
 class Watch:
-    """The processes of a sandbox. `info`: what bwrap's --info-fd writes to.
+    """The processes of a sandbox. `build`: the folder that it may write to, on the host."""
 
-    `folders`: those that it may write to, on the host.
-    """
-
-    def __init__(self, limits: Limits, folders: Sequence[Path], info: int) -> None:
-        self._limits, self._info, self._told = limits, info, b""
-        self._disk = _Disk(limits, folders[0], folders)
+    def __init__(self, limits: Limits, build: Path) -> None:
+        self._limits = limits
+        self._disk = _Disk(limits, build)
+        self._cap = PidCap(limits.processes)
         self._first: int | None = None
         self._handle: int | None = None  # a pidfd: it names this process for ever
         self._proc: int | None = None  # the sandbox's own /proc
+
+    def begin(self, first: int) -> None:
+        """Take the sandbox's first process, which waits."""
+        self._handle = _handle(first)
+        self._first = first
+        self._cap.confine(first)
+
+    @property
+    def refused(self) -> str:
+        """What a command that failed had been refused, between one look and the next."""
+        return self._too_many if self._cap.reached else ""
 
     def look(self) -> str:
         """Why it must be stopped, "" where it need not."""
@@ -62,7 +73,6 @@ class Watch:
 
         bwrap ends with the command; what that left behind has a moment more.
         """
-        self._entered()
         if self._handle is not None:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -71,6 +81,7 @@ class Watch:
             if descriptor is not None:
                 os.close(descriptor)
         self._proc = self._handle = None
+        self._cap.close()
 
     @property
     def _too_many(self) -> str:
@@ -78,16 +89,7 @@ class Watch:
 
     def _entered(self) -> bool:
         """Whether the sandbox is there to be looked into."""
-        if self._first is None:
-            with suppress(BlockingIOError):
-                self._told += os.read(self._info, 1 << 12)
-            found = FIRST.search(self._told)
-            if found is None or found.end() == len(self._told):  # the number may go on
-                return False
-            self._first = int(found[1])
-            with suppress(OSError):
-                self._handle = os.pidfd_open(self._first)
-        if self._proc is None:
+        if self._proc is None and self._first is not None:
             with suppress(OSError):  # not made yet, or gone
                 self._proc = _own_proc(self._first)
         return self._proc is not None
@@ -123,10 +125,9 @@ class Watch:
 class _Disk:
     """The build folder, which is measured where the disk has become emptier."""
 
-    def __init__(self, limits: Limits, build: Path, folders: Sequence[Path]) -> None:
-        self._limits, self._build, self._folders = limits, build, folders
+    def __init__(self, limits: Limits, build: Path) -> None:
+        self._limits, self._build = limits, build
         self._free, self._names = _room(build)
-        self._at_first: tuple[int, int] | None = None
         self._seconds, self._last = 0.0, 0.0
 
     def look(self, proc: int, found: Sequence[str]) -> str:
@@ -138,12 +139,12 @@ class _Disk:
         if time.monotonic() - self._last < self._seconds * SHARE:
             return ""
         started = time.monotonic()
-        size, files = _measured(self._folders)
+        size, files, hidden = _measured(self._build)
         size += _nameless(proc, found, self._build.stat().st_dev)
         self._last = time.monotonic()
         self._seconds = self._last - started
         self._free, self._names = free, names
-        return self._judged(size, files, full=full)
+        return hidden or self._judged(size, files, full=full)
 
     def _judged(self, size: int, files: int, *, full: bool) -> str:
         limits = self._limits
@@ -158,20 +159,56 @@ class _Disk:
 
 
 @contextmanager
-def watching(limits: Limits, folders: Sequence[Path]) -> Iterator[tuple[Watch, int]]:
-    """A watch, and the descriptor for bwrap's --info-fd. Afterwards nothing of it is left."""
-    ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    watch = Watch(limits, folders, ours)
+def watching(limits: Limits, build: Path) -> Iterator[tuple[Watch, int, int]]:
+    """A watch, and descriptors for bwrap's --info-fd and --block-fd: nothing runs in the sandbox
+    before the watch has begun. Afterwards nothing of it is left."""
+    info, theirs = os.pipe2(os.O_CLOEXEC)
+    wait, go = os.pipe2(os.O_CLOEXEC)
+    watch = Watch(limits, build)
+    gate = threading.Thread(target=_open_gate, args=(watch, info, go), daemon=True)
+    gate.start()
     try:
-        yield watch, theirs
+        yield watch, theirs, wait
     finally:
+        os.close(theirs)  # so that the gate ends where bwrap said nothing
+        gate.join(GONE_SECONDS)
         watch.close()
-        os.close(ours)
-        os.close(theirs)
+        for descriptor in (info, wait, go):
+            os.close(descriptor)
 
 
-def _own_proc(first: int) -> int:
-    return os.open(f"/proc/{first}/root/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _open_gate(watch: Watch, info: int, go: int) -> None:
+    """Read who the first process is, limit it, and let it go on."""
+    told = b""
+    while more := os.read(info, 1 << 12):
+        told += more
+        found = FIRST.search(told)
+        if found and found.end() < len(told):  # else the number may go on
+            watch.begin(int(found[1]))
+            os.write(go, b"x")
+            return
+
+
+def _handle(first: int) -> int | None:
+    """A pidfd for a sandbox's first process; None where that is gone, and its number in use."""
+    try:
+        handle = os.pidfd_open(first)
+    except OSError:
+        return None
+    with suppress(OSError):  # it is ending: its namespaces are gone, but not all processes yet
+        if Path(f"/proc/{first}/ns/pid").readlink() == Path("/proc/self/ns/pid").readlink():
+            os.close(handle)
+            return None
+    return handle
+
+
+def _own_proc(first: int) -> int | None:
+    """A sandbox's own /proc; None while its root is still the host's."""
+    folder = os.open(f"/proc/{first}/root/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if os.fstat(folder).st_dev != Path("/proc").stat().st_dev:
+        return folder
+    os.close(folder)
+    return None
 
 
 def _read(folder: int, name: str) -> bytes:
@@ -199,16 +236,27 @@ def _room(folder: Path) -> tuple[int, int]:
     return disk.f_bavail * disk.f_frsize, disk.f_favail
 
 
-def _measured(folders: Sequence[Path]) -> tuple[int, int]:
-    """Bytes and files below the folders; a folder in it may vanish, or be closed."""
+def _measured(top: Path) -> tuple[int, int, str]:
+    """Bytes and files below a folder, and what a build does only to hide them, else ""."""
     size = files = 0
-    for top in folders:
-        for _, subfolders, names, folder in os.fwalk(top, onerror=None):
-            for name in (*subfolders, *names):
-                with suppress(OSError):
-                    size += 512 * os.stat(name, dir_fd=folder, follow_symlinks=False).st_blocks
-            files += len(subfolders) + len(names)
-    return size, files
+    waiting = [(os.fspath(top), 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        if depth > DEEPEST:
+            return size, files, f"made more than {DEEPEST} folders inside each other"
+        try:
+            with os.scandir(folder) as found:
+                for each in found:
+                    files += 1
+                    with suppress(FileNotFoundError):
+                        size += 512 * each.stat(follow_symlinks=False).st_blocks
+                        if each.is_dir(follow_symlinks=False):
+                            waiting.append((each.path, depth + 1))
+        except PermissionError:
+            return size, files, "closed a folder that it wrote to"
+        except OSError:  # it has just been removed
+            continue
+    return size, files, ""
 
 
 def _nameless(proc: int, found: Sequence[str], device: int) -> int:
@@ -219,8 +267,10 @@ def _nameless(proc: int, found: Sequence[str], device: int) -> int:
             for descriptor in _listed(proc, f"{name}/fd"):
                 with suppress(OSError):
                     state = os.stat(f"{name}/fd/{descriptor}", dir_fd=proc)
-                    if state.st_dev == device and not state.st_nlink and stat.S_ISREG(
-                        state.st_mode
+                    if (
+                        state.st_dev == device
+                        and not state.st_nlink
+                        and stat.S_ISREG(state.st_mode)
                     ):
                         seen[state.st_ino] = 512 * state.st_blocks
     return sum(seen.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from pipeline import recipe, sandbox
+from pipeline import recipe, sandbox, text
 from pipeline.errors import InfraError
 from pipeline.process import Completed
 from pipeline.progress import Step
@@ -39,6 +39,10 @@ class Workbench:
     def too_long(self) -> str:
         """What is said of a command that timed out."""
         return f"did not end in {self.deadline:g} s"
+
+    def ended(self, completed: Completed) -> str:
+        """What a command did for which it was ended from outside, "" where it was not."""
+        return completed.stopped or (self.too_long if completed.timed_out else "")
 
     @property
     def source(self) -> Path:
@@ -79,4 +83,4 @@ class Workbench:
 
     def _note(self, line: str) -> None:
         if line.startswith("  "):  # kbuild's short lines: "  CC      mm/slub.o"
-            self.step.note(" ".join(line.split()))
+            self.step.note(" ".join(text.clean(line).split()))

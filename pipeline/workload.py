@@ -13,6 +13,7 @@ with the workload. A further step hands over what they read; `metrics` makes one
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -130,6 +131,35 @@ def command(run: WorkloadRun) -> str:
     if "{arguments}" in run.spec.command:
         return run.spec.command.replace("{arguments}", arguments).strip()
     return f"{run.spec.command.rstrip()} {arguments}".strip()
+
+
+def kernel_arguments(run: WorkloadRun | None) -> tuple[str, ...]:
+    """What a workload has on the kernel's command line. Words with a parameter that is not
+    given, or is empty, are left out; one that has blanks is quoted as the kernel reads it
+    (next_arg() in lib/cmdline.c).
+
+    Raises:
+        UserError: a value has a quotation mark, which the kernel has no escape for.
+    """
+    words: list[str] = []
+    for template in run.spec.cmdline if run else ():
+        assert run is not None
+        word = _filled(run, template)
+        if '"' in word:
+            raise UserError(f'workload {run.label}: no kernel argument may hold a “"”: {word}')
+        if word:
+            words.append(f'"{word}"' if any(map(str.isspace, word)) else word)
+    return tuple(words)
+
+
+def _filled(run: WorkloadRun, template: str) -> str:
+    """A template with the parameters' values in it; "" where one of them is not there."""
+    for name in re.findall(r"{(\w+)}", template):
+        value = run.parameters.get(name, "")
+        if value == "":
+            return ""
+        template = template.replace(f"{{{name}}}", _shown(value))
+    return template
 
 
 def _argument(parameter: Parameter, value: Scalar) -> str:

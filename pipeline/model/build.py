@@ -188,6 +188,7 @@ class Checked:
     """What a check says of a kernel that it did not say of the one below (`new`).
 
     `problem`: why it could not be made here (no such program, no such script in the tree).
+    `left_out`: changed files that were not read, or not in full, and why.
     """
 
     check: str
@@ -195,6 +196,7 @@ class Checked:
     old: int = 0  # how many the kernel below has
     problem: str = ""
     log: Path | None = None
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

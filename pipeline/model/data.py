@@ -237,7 +237,8 @@ class TreePrograms:
 class WorkloadSpec:
     """pipeline/data/workloads/NAME.toml. `deadline` in seconds under the slowest accelerator.
 
-    `ktap`: where tests are read that it reports itself: "output", "console", or "" for none.
+    `ktap`: where tests are read that it reports itself: "output", "console", "boot" (the
+    boot is the test), or "" for none.
     `kconfigs`: fragments without which it cannot run. `cmdline`: kernel arguments, in which
     {NAME} is a parameter.
     """

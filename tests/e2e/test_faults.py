@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e import faultsuite
-from tests.e2e.conftest import Ktrial
+from tests.e2e.conftest import FAULTS, Ktrial
 from tests.e2e.faultsuite import Fault, Row
 
 pytestmark = pytest.mark.e2e
@@ -51,3 +51,19 @@ def test_a_fault(fault: Fault, architecture: str, ktrial: Ktrial, rows: list[Row
     assert not [name for name, state in base.items() if state.startswith(("failure", "error"))]
     charged = [name for name, state in ran.junit.items() if state.startswith("failure")]
     assert all("patched/" in name for name in charged)
+
+
+@pytest.mark.full
+def test_a_fault_on_one_boot_in_five(ktrial: Ktrial) -> None:
+    """Each of its boots is in the result; it is missed by 25 boots once in 260 times."""
+    patch = FAULTS / "suite" / "one-boot-in-five.patch"
+    arguments = ["run", str(patch), "--tree", faultsuite.TREE, "--workload", "none"]
+    ran = ktrial(*arguments, "--boots", "25")
+    assert ran.exit_code == 1, ran.explain()
+    boots = faultsuite.patched_boots(ran)
+    faulty = [boot for boot in boots if boot["findings"]]
+    print(f"{len(faulty)} of {len(boots)} boots; {ran.cases('patched/boot')}")
+    assert len(boots) == 25
+    assert 0 < len(faulty) < 25
+    assert f"{len(faulty)} of 25 boots: WARNING in ktrial_fault" in ran.cases("patched/boot")
+    assert ran.cases("base/boot") == "passed"

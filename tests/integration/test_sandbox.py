@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import sandbox
+from pipeline import pidcap, sandbox
 from pipeline.errors import Cancelled, InfraError
+from pipeline.limits import Limits
 from pipeline.sandbox import Sandbox
 from pipeline.scope import Scope
 
@@ -149,17 +152,108 @@ def test_kill_9_of_the_run_leaves_no_process(box: Sandbox) -> None:
     assert gone("7302")
 
 
+SMALL = Limits(
+    memory=400_000_000, scarce=0, processes=200, written=200_000_000, files=50_000, spare=0
+)
+BOMBS = {
+    "f() { f | f & }; f; sleep 60": "started more than 200 processes",
+    "f() { sleep 60 & f; }; f": "started more than 200 processes",
+    "perl -e 'for (;;) { push @x, \"x\" x 10000000 }'": "took more than 0.4 GB of memory",
+    "while :; do i=$((i+1)); head -c 50000000 /dev/zero > f$i; done": "wrote more than 0.2 GB",
+    "for i in $(seq 200); do mkdir d; cd d; done; head -c 100000000 /dev/zero > f; sleep 60": (
+        "made more than 100 folders inside each other"
+    ),
+}
+
+
+@pytest.mark.parametrize("script", BOMBS)
+def test_what_takes_too_much_is_ended_and_named(box: Sandbox, scope: Scope, script: str) -> None:
+    done = sandbox.run(box, ("sh", "-c", script), scope=scope, limits=SMALL)
+    assert (done.stopped, done.timed_out, done.ok) == (BOMBS[script], False, False)
+
+
+def test_what_stays_within_its_limits_is_not_ended(box: Sandbox, scope: Scope) -> None:
+    script = "for i in 1 2 3; do sleep 0.5 & done; head -c 100000000 /dev/zero > f; wait; sleep 0.5"
+    done = sandbox.run(box, ("sh", "-c", script), scope=scope, limits=SMALL)
+    assert (done.ok, done.stopped) == (True, "")
+
+
+def test_a_disk_that_others_filled_is_not_the_tree_s_doing(box: Sandbox, scope: Scope) -> None:
+    """With all of the disk to be left to others it is full from the start."""
+    full = replace(SMALL, spare=1 << 60)
+    little, much = "head -c 1000000 /dev/zero > f", "head -c 150000000 /dev/zero > f"
+    done = sandbox.run(box, ("sh", "-c", f"{little}; sleep 0.5"), scope=scope, limits=full)
+    assert done.ok
+    done = sandbox.run(box, ("sh", "-c", f"{much}; sleep 30"), scope=scope, limits=full)
+    assert re.fullmatch(r"wrote 0\.\d GB, and the disk has no more", done.stopped)
+
+
+def test_nobody_writes_any_more_when_it_returns(box: Sandbox, scope: Scope) -> None:
+    script = (
+        "(while :; do date +%N > beat; done) > /dev/null 2>&1 & while ! [ -s beat ]; do :; done"
+    )
+    assert sandbox.run(box, ("sh", "-c", script), scope=scope).ok
+    before = (box.build / "beat").stat().st_mtime_ns
+    time.sleep(0.2)
+    assert (box.build / "beat").stat().st_mtime_ns == before
+
+
+def test_nothing_but_the_build_folder_and_tmp_can_be_written(box: Sandbox, scope: Scope) -> None:
+    """The rest is tmpfs with half of the host's memory each."""
+    script = "for f in / /dev /etc /proc; do (: > $f/x) 2>/dev/null && echo $f; done; : > /dev/null"
+    assert said(box, script, scope) == ""
+    sizes = said(box, "df --output=size -B1 /tmp /dev/shm | tail -n 2", scope).split()
+    assert [int(size) for size in sizes] == [sandbox.TMP_BYTES, sandbox.SHM_BYTES]
+
+
+def test_without_a_cgroup_there_are_fewer_process_ids(
+    box: Sandbox, scope: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pidcap, "_cgroup", lambda _: None)
+    more = replace(SMALL, processes=1000)  # the kernel wants 301 at least
+    done = sandbox.run(box, ("cat", "/proc/sys/kernel/pid_max"), scope=scope, limits=more)
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 14) or os.geteuid():
+        pytest.skip("all namespaces have one pid_max, or RLIMIT_NPROC does it")
+    assert done.text == f"{1000 + pidcap.SPARE}\n"
+
+
+AS_A_USER = """
+import sys
+from pathlib import Path
+from pipeline import sandbox
+from pipeline.limits import Limits
+from pipeline.scope import Scope
+box = sandbox.Sandbox(source=Path(sys.argv[1]), build=Path(sys.argv[2]))
+small = Limits(memory=4 * 10**8, scarce=0, processes=200, written=2 * 10**8, files=5000, spare=0)
+for script in sys.argv[3:]:
+    done = sandbox.run(box, ("sh", "-c", script), scope=Scope(60), limits=small)
+    print(done.stopped or done.text.strip())
+"""
+PYTHON = "/usr/bin/python3"  # one that everybody may run
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(not Path(PYTHON).exists(), reason=f"no {PYTHON}")
 def test_works_for_an_ordinary_user(box: Sandbox) -> None:
     os.chown(box.build, 65534, 65534)
     for folder in (box.build, *box.build.parents):
         if folder.owner() == "root" and folder.is_relative_to(Path("/tmp")):
             folder.chmod(folder.stat().st_mode | 0o011)
-    command = sandbox.arguments(
-        box, ("sh", "-c", "id -u > who"), environment={"PATH": sandbox.PATH}
+    code = box.source.parent / "code"
+    shutil.copytree(Path(sandbox.__file__).parent, code / "pipeline")
+    scripts = ("id -u > who; cat who", *BOMBS)
+    done = subprocess.run(
+        (PYTHON, "-c", AS_A_USER, box.source, box.build, *scripts),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        env={"PYTHONPATH": str(code), "PYTHONDONTWRITEBYTECODE": "1"},
+        user=65534,
+        group=65534,
+        extra_groups=[],
     )
-    subprocess.run(command, check=True, user=65534, group=65534, extra_groups=[])
-    assert (box.build / "who").read_text() == "65534\n"
+    assert done.stdout.splitlines() == ["65534", *BOMBS.values()], done.stderr
 
 
 def until(condition: object, seconds: float = 20) -> bool:

@@ -20,6 +20,7 @@ from pipeline.model import (
     Better,
     Calibration,
     CellPattern,
+    CheckSpec,
     Event,
     GuestShape,
     ImageRecipe,
@@ -47,6 +48,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
         "toolchains",
         "workloads",
         "probes",
+        "checks",
         "guests",
         "images",
         "fragments",
@@ -87,6 +89,22 @@ def test_every_need_and_fragment_that_is_named_exists() -> None:
         assert set(probe.kconfigs) <= set(SHELF.fragments), probe.name
     for architecture in SHELF.architectures.values():
         assert set(architecture.fragments) <= set(SHELF.fragments), architecture.name
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("", "either “make” or “script” is needed"),
+        ('make = ["W=1"]\nscript = ["scripts/x"]', "either “make” or “script” is needed"),
+        ('script = ["scripts/x"]', "message: no group file, line, text"),
+        ('script = ["scripts/x"]\nmessage = "("', "message: "),
+    ],
+)
+def test_check_that_cannot_work_is_refused(tmp_path: Path, keys: str, words: str) -> None:
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks/mine.toml").write_text(f'description = "mine"\n{keys}\n')
+    with pytest.raises(UserError, match=re.escape(words)):
+        _ = Catalog(data=settings.PACKAGE / "data", share=(tmp_path, ROOT)).checks
 
 
 def test_a_users_file_wins_over_a_shipped_one(tmp_path: Path) -> None:
@@ -190,6 +208,7 @@ KEYS: dict[str, tuple[type, set[str]]] = {
     "workload": (WorkloadSpec, {"name"}),
     "workload, parameters": (Parameter, set()),
     "probe": (ProbeSpec, {"name"}),
+    "check": (CheckSpec, {"name"}),
     "workload and probe, readings": (Reading, set()),
     "workload and probe, values": (Value, set()),
     "console family": (consolepatterns.Family, {"name"}),

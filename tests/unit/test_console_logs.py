@@ -126,3 +126,64 @@ def test_one_caller_s_report_has_only_its_lines() -> None:
     kasan, warning = findings((LOGS / "two-cpus.log").read_bytes())
     assert "ring_ioctl" not in kasan.excerpt
     assert "cache_show" not in warning.excerpt
+
+
+def test_what_led_to_a_report_is_in_its_excerpt() -> None:
+    (found,) = findings((LOGS / "list-warning.log").read_bytes())
+    lines = found.excerpt.splitlines()
+    assert lines[0].endswith("[ cut here ]------------")
+    assert "list_add corruption. prev->next" in lines[1]
+    assert "WARNING: CPU: 1" in lines[2]
+    assert found.line == 4  # of the line that says what it is
+    assert "link up" not in found.excerpt
+
+
+def test_a_rule_that_ends_a_report_begins_no_other() -> None:
+    kasan = (LOGS / "kasan.log").read_bytes().rstrip(b"\n") + b"\n"
+    rule = b"[   12.900000] " + b"=" * 66 + b"\n"
+    other = b"[   12.900001] eth0: link up\n[   12.900002] WARNING: held lock freed!\n"
+    found = findings(kasan + rule + other)[-1]
+    assert found.excerpt.splitlines()[0].endswith("WARNING: held lock freed!")
+
+
+def test_two_cpus_without_callers_keep_their_names() -> None:
+    assert [each.title for each in findings((LOGS / "interleaved.log").read_bytes())] == [
+        "WARNING in ring_check",
+        "WARNING in heap_check",
+    ]
+
+
+SUITE = (
+    b"[    1.0]     # Subtest: %s\n[    1.1] BUG: KASAN: use-after-free in ring_add+0x1/0x2\n"
+    b"[    1.2] WARNING: CPU: 0 PID: 1 at lib/ring.c:4 ring_open+0x1/0x2\n"
+)
+
+
+def test_a_suite_provokes_its_own_kind_of_reports_alone() -> None:
+    titles = [each.title for each in findings(SUITE % b"kasan")]
+    assert titles == ["WARNING in ring_open"]
+    titles = [each.title for each in findings(SUITE % b"drm_rect")]
+    assert titles == ["KASAN: use-after-free in ring_add"]
+
+
+@pytest.mark.parametrize("end", [b"ok 1 kasan", b"ok 1 - kasan # pass:9", b"not ok 1 kasan"])
+def test_a_suite_ends(end: bytes) -> None:
+    after = b"[    2.0] %s\n[    2.1] BUG: KASAN: use-after-free in ring_add+0x1/0x2\n" % end
+    titles = [each.title for each in findings(SUITE % b"kasan" + after)]
+    assert titles == ["WARNING in ring_open", "KASAN: use-after-free in ring_add"]
+
+
+def test_a_suite_ends_with_its_kernel() -> None:
+    boot = b"[    5.0] reboot: Restarting system\n[    0.000000] Linux version 6.12.0 (a@b)\n"
+    after = b"[    2.1] BUG: KASAN: use-after-free in ring_add+0x1/0x2\n"
+    titles = [each.title for each in findings(b"[    0.000000] Linux version 6.12.0\n",
+                                              SUITE % b"kasan", boot, after)]  # fmt: skip
+    assert titles == ["WARNING in ring_open", "KASAN: use-after-free in ring_add"]
+
+
+def test_the_last_line_is_the_kernel_s() -> None:
+    classifier = Classifier(guests.FAMILIES)
+    classifier.feed((LOGS / "killed-while-hanging.log").read_bytes())
+    assert classifier.last_line == "[    0.500000] ring: probing"
+    classifier.feed(b"qemu-system-x86_64: terminating")
+    assert classifier.last_line == "[    0.500000] ring: probing"

@@ -210,6 +210,7 @@ LINES = {
         "WARNING: CPU: 0 PID: 1 at drivers/usb/core/urb.c:5 usb_submit_urb+0x1/0x2": (
             "WARNING in usb_submit_urb"
         ),
+        "WARNING: CPU: 0 PID: 1 at mm/slub.c:1127 object_err+0x9a/0xb0": "WARNING",
         "WARNING: CPU: 0 PID: 1": "WARNING",
         "WARNING: CPU: 0 PID: 1 at ring_add+0x1/0x2": "WARNING in ring_add",
         "WARNING: can't access registers at ring_add+0x1/0x2": "WARNING: can't access registers",

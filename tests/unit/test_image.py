@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import platform
 import shutil
 import subprocess
@@ -74,15 +75,17 @@ def test_the_key_is_the_same_elsewhere_and_under_another_description(
 def test_compose_puts_archives_one_after_the_other_on_whole_blocks(tmp_path: Path) -> None:
     (tmp_path / "image").write_bytes(b"image")
     (tmp_path / "modules").write_bytes(b"modules")
+    (tmp_path / "programs").write_bytes(b"programs")
     made = Image(name="", architecture="", key="", path=tmp_path / "image", seconds=0, how="cached")
     image.compose(
         made,
         modules=tmp_path / "modules",
+        programs=tmp_path / "programs",
         files={"/ktrial/run.sh": GuestFile(data=b"true\n", mode=0o755)},
         target=tmp_path / "initrd",
     )
     own = initramfs.archive([initramfs.file("ktrial/run.sh", b"true\n", 0o755)])
-    padded = b"image".ljust(512, b"\0") + b"modules".ljust(512, b"\0")
+    padded = b"".join(each.ljust(512, b"\0") for each in (b"image", b"modules", b"programs"))
     assert (tmp_path / "initrd").read_bytes() == padded + own
 
 
@@ -201,3 +204,19 @@ def test_a_disk_that_cannot_be_booted_is_told_from_the_console() -> None:
     said = "[    1.0] x\r\nktrial: image fault: there is no virtio disk\r\n[    1.1] reboot\r\n"
     assert image.fault(said) == "there is no virtio disk"
     assert image.fault("ktrial: ready 1.0") == ""
+
+
+def test_a_cached_image_that_lacks_a_part_is_not_taken(tmp_path: Path) -> None:
+    """Its guest would not come up, and its kernel would be charged with that."""
+    content = initramfs.archive([initramfs.file("init", b"#!/bin/sh\n", 0o755)])
+    archive = tmp_path / image.ARCHIVE
+    assert not image.whole(tmp_path)
+    archive.write_bytes(content)
+    assert image.whole(tmp_path), "made before there were digests"
+    archive.write_bytes(content[:-1024])
+    assert not image.whole(tmp_path)
+    (tmp_path / image.DIGEST).write_text(hashlib.sha256(content).hexdigest() + "\n")
+    archive.write_bytes(content)
+    assert image.whole(tmp_path)
+    archive.write_bytes(content.replace(b"#!", b"#?"))
+    assert not image.whole(tmp_path)

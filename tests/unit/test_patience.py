@@ -62,3 +62,16 @@ def test_a_guest_that_its_host_starved_is_not_called_dead(
     assert end.stop is stop
     assert end.reason.startswith("the host is too busy") is (stop is Stop.INFRA)
     assert "said nothing" in end.reason
+
+
+def test_a_limit_says_what_it_is_made_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    load(monkeypatch, 0.0)
+    spec = replace(simulated(tmp_path).kernel.guest.spec, shape=LARGE)
+    assert patience.notes(spec) == ()
+    slow = replace(spec, slower=4.0)
+    assert patience.notes(slow) == (
+        "with tcg and 64 vCPUs a guest has 1984 s to get ready [(240 s + 4 s × 64 vCPUs) × 4 for "
+        "its configuration], and is given up when it is silent for 416 s [(40 s + 1 s × 64 vCPUs) "
+        "× 4 for its configuration]",
+    )
+    assert "× 2.5 for a busy host" in patience.limits(slow, 2.5)

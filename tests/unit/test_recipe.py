@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import recipe, store
+from pipeline import recipe, store, workspaces
+from pipeline.buildkeys import key_of
 from pipeline.compiler import Compiler, prefix_of
 from pipeline.errors import InfraError, UserError
 from pipeline.model import FileTimes
-from pipeline.store import dump_times, key_of, load_times
+from pipeline.workspaces import dump_times, load_times
 from tests.build_setup import GCC, architecture
 
 CROSS = Compiler(
@@ -32,10 +33,13 @@ ARM = recipe.Recipe(
     jobs=3,
 )
 
+MODULAR = {"CONFIG_MODULES": "y", "CONFIG_A": "m"}
+
 
 def test_compile() -> None:
-    assert " ".join(ARM.compile(modules=True)) == (
-        "make -C /src O=/build ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- V=0 -j3 Image modules"
+    assert " ".join(ARM.compile(MODULAR)) == (
+        "make -C /src O=/build ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- V=0 -j3 "
+        "--output-sync=target KCFLAGS=-g1 Image modules"
     )
 
 
@@ -68,13 +72,14 @@ def test_modules_are_wanted_where_there_are_any(config: dict[str, str], expected
 
 
 def test_script_is_valid_shell_and_names_no_sandbox_path(tmp_path: Path) -> None:
-    text = recipe.render_script(ARM, modules=True)
+    text = recipe.render_script(ARM, MODULAR)
     assert "without the sandbox" in text
     path = tmp_path / "build.sh"
     path.write_text(text)
     subprocess.run(("sh", "-n", path), check=True)
-    assert "/src" not in text
-    assert "/build " not in text
+    assert "-C /src" not in text
+    assert "O=/build" not in text
+    assert "-fdebug-prefix-map=$folder=/build" in text
     assert 'make -C "$tree" "O=$folder" ARCH=arm64' in text
 
 
@@ -119,25 +124,25 @@ def test_times_are_read_back() -> None:
 
 
 def test_the_newest_file_of_a_build_folder(tmp_path: Path) -> None:
-    assert store.newest(tmp_path) == 0
+    assert workspaces.newest(tmp_path) == 0
     (tmp_path / "mm").mkdir()
     for number, name in enumerate(("a", "mm/b", "c"), start=1):
         (tmp_path / name).symlink_to("/nowhere")
         os.utime(tmp_path / name, ns=(number, number), follow_symlinks=False)
-    assert store.newest(tmp_path) == 3
+    assert workspaces.newest(tmp_path) == 3
 
 
 def test_times_that_are_still_to_come() -> None:
     ahead = time.time_ns() + 10**12
-    assert not store.from_the_future(FileTimes(tree_id="t", later={"a": 5}, newest=9))
-    assert store.from_the_future(FileTimes(tree_id="t", later={"a": 5}, newest=ahead))
-    assert store.from_the_future(FileTimes(tree_id="t", later={"a": ahead}))
+    assert not workspaces.from_the_future(FileTimes(tree_id="t", later={"a": 5}, newest=9))
+    assert workspaces.from_the_future(FileTimes(tree_id="t", later={"a": 5}, newest=ahead))
+    assert workspaces.from_the_future(FileTimes(tree_id="t", later={"a": ahead}))
 
 
 def test_space_is_checked(tmp_path: Path) -> None:
-    store.require_space(tmp_path, 1)
+    workspaces.require_space(tmp_path, 1)
     with pytest.raises(InfraError, match="too full") as caught:
-        store.require_space(tmp_path / "new", 1 << 62)
+        workspaces.require_space(tmp_path / "new", 1 << 62)
     assert "ktrial clean" in caught.value.hint
 
 

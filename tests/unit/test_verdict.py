@@ -32,6 +32,7 @@ from pipeline.model import (
     Role,
     Stop,
 )
+from pipeline.slots import SHAPE
 from tests import runs
 from tests.runs import BASE, FIX, PATCHED, PREREQUISITE
 
@@ -334,6 +335,20 @@ def test_a_panic_under_the_workload_belongs_to_the_workload(pair: Plan) -> None:
     assert cases["patched hackbench"].outcome is Outcome.FAILED
     assert cases["patched probe slab-memory"].outcome is Outcome.NOT_RUN
     assert "needs hackbench" in cases["patched probe slab-memory"].reason
+
+
+@pytest.mark.parametrize(("ends", "outcome"), [(True, Outcome.FAILED), (False, Outcome.ERROR)])
+def test_what_ends_a_guest_while_it_is_looked_at_is_not_lost(
+    *, ends: bool, outcome: Outcome, pair: Plan
+) -> None:
+    """No workload and no probe has begun: of all cases only the shape's can tell of it."""
+    lost = runs.output(SHAPE, Phase.AFTER_BOOT, status=None, text="", problem="no answer")
+    change: dict[str, object] = {"outputs": (lost,), "differences": None}
+    if ends:
+        change |= {"stop": Stop.KERNEL, "findings": (runs.finding("panic", "kernel panic: x"),)}
+    cases = judged(pair, runs.change_boot(runs.good_evidence(pair), "patched", change))
+    assert cases["patched shape"].outcome is outcome
+    assert cases["patched hackbench"].outcome is Outcome.NOT_RUN
 
 
 def test_a_panic_that_base_has_in_another_step_is_base_s_all_the_same(pair: Plan) -> None:

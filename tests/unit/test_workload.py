@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +94,31 @@ def test_an_unknown_parameter_names_the_nearest() -> None:
 def test_a_wrong_type_names_the_parameter(params: Mapping[str, int | str], words: str) -> None:
     with pytest.raises(UserError, match=words):
         hackbench(**params)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ("always",)),
+        ({"filter": ""}, ("always",)),
+        ({"filter": "list*"}, ("always", "kunit.filter_glob=list*")),
+        ({"filter": "a b"}, ("always", '"kunit.filter_glob=a b"')),
+    ],
+)
+def test_kernel_arguments_are_those_whose_parameters_are_given(
+    given: Mapping[str, str], expected: tuple[str, ...]
+) -> None:
+    parameter = Parameter(name="filter", argument="", description="", kind="str")
+    kunit = replace(
+        spec(), parameters=(parameter,), cmdline=("always", "kunit.filter_glob={filter}")
+    )
+    assert workload.kernel_arguments(workload.bind(kunit, "kunit", given)) == expected
+    with pytest.raises(UserError, match="kernel argument"):
+        workload.kernel_arguments(workload.bind(kunit, "kunit", {"filter": 'a"'}))
+
+
+def test_without_a_workload_there_are_no_kernel_arguments() -> None:
+    assert workload.kernel_arguments(None) == ()
 
 
 # --------------------------------------------------------------------------- steps

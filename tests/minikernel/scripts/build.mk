@@ -15,6 +15,12 @@ NM := $(CROSS_COMPILE)nm
 endif
 CFLAGS := -O2 -ffreestanding -fno-pic -fno-asynchronous-unwind-tables -nostdinc -Wall \
 	-fmacro-prefix-map=$(srctree)/= -I$(srctree)/include -include $(objtree)/include/generated/autoconf.h
+# kbuild's further checks: W=1 (another command, so made anew) and C=2 (whether made or not).
+ifneq ($(W),)
+CFLAGS += -Wextra -Wunused-const-variable -Wmissing-prototypes
+endif
+CHECK := sparse
+CHECKFLAGS := -D__linux__ -Wbitwise $(CF)
 release := $(VERSION).$(PATCHLEVEL).$(SUBLEVEL)$(EXTRAVERSION)$(patsubst "%",%,$(CONFIG_LOCALVERSION))
 
 obj-y :=
@@ -41,13 +47,23 @@ $(objtree)/include/config/kernel.release: FORCE
 	@mkdir -p $(@D)
 	@echo "$(release)" | cmp -s - $@ || echo "$(release)" > $@
 
-$(objtree)/%.o: $(srctree)/%.c | $(generated)
+$(objtree)/%.o: $(srctree)/%.c $(if $(W)$(C),FORCE) | $(generated)
 	@mkdir -p $(@D)
 	@echo "  CC      $*.o"
-	@$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+	@$(CC) $(CFLAGS) -MMD -MP -MF $(@D)/.$(@F).cmd -c -o $@ $<
+ifeq ($(C),2)
+	@echo "  CHECK   $<"
+	@$(CHECK) $(CHECKFLAGS) $(CFLAGS) $<
+endif
 
--include $(objects:.o=.d)
--include $(patsubst %.o,$(objtree)/%.d,$(obj-m))
+# An object by its name alone: make mm/slub.o
+MAKEFLAGS += --no-builtin-rules
+$(obj-y) $(obj-m): %.o: $(objtree)/%.o
+	@:
+
+command-files = $(foreach object,$(1),$(dir $(object)).$(notdir $(object)).cmd)
+-include $(call command-files,$(objects))
+-include $(call command-files,$(addprefix $(objtree)/,$(obj-m)))
 
 $(objtree)/vmlinux: $(objects) $(wildcard $(srctree)/*/Makefile)
 	@echo "  LD      vmlinux"

@@ -1,0 +1,150 @@
+"""Programs of a tree, built by a real make in the sandbox and packed for the guest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipeline import compiler, initramfs, programs, workload
+from pipeline.catalog import Catalog
+from pipeline.model import BuildFailure, TreePrograms, WorkloadRun
+from pipeline.recipe import Recipe
+from pipeline.sandbox import Sandbox
+from pipeline.scope import Scope
+from pipeline.settings import PACKAGE, shipped_root
+from pipeline.workbench import Workbench
+from tests.conftest import QuietStep
+
+SHELF = Catalog(data=PACKAGE / "data", share=(shipped_root(),))
+TOP = """\
+install: $(TARGETS)
+\tmkdir -p $(INSTALL_PATH)
+\tfor each in $(TARGETS); do cp $(O)/$$each $(INSTALL_PATH)/; done
+\tln -s /etc/shadow $(INSTALL_PATH)/link
+$(TARGETS): %: $(O)/%
+$(O)/%: %.c
+\t$(CC) -o $@ $<
+"""
+MAKE = TreePrograms(
+    path="/tests",
+    make=(
+        (
+            *("make", "-i", "-C", "{tree}", "O={build}", "CC=gcc"),
+            *("TARGETS={what}", "INSTALL_PATH={install}", "install"),
+        ),
+    ),
+)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, scope: Scope, step: QuietStep) -> Workbench:
+    for name in ("tree", "build", "logs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tree/Makefile").write_text(TOP)
+    (tmp_path / "tree/good.c").write_text("int main(void) { return 0; }\n")
+    (tmp_path / "tree/bad.c").write_text("int main(void) { return x; }\n")
+    box = Sandbox(source=tmp_path / "tree", build=tmp_path / "build")
+    native = SHELF.native(platform.machine())
+    gcc = compiler.find(SHELF.toolchains["gcc"], native, machine=platform.machine(), scope=scope)
+    return Workbench(
+        kernel="fix",
+        recipe=Recipe(
+            architecture=native,
+            compiler=gcc,
+            source=box.seen_source,
+            build=box.seen_build,
+            jobs=1,
+        ),
+        box=box,
+        scope=scope,
+        step=step,
+        logs=tmp_path / "logs",
+    )
+
+
+def unpacked(archive: Path, into: Path) -> list[str]:
+    into.mkdir()
+    subprocess.run(
+        ("cpio", "-idm", "--quiet"), cwd=into, input=archive.read_bytes(), check=True, timeout=60
+    )
+    return sorted(str(path.relative_to(into)) for path in into.rglob("*") if not path.is_dir())
+
+
+def test_what_builds_is_packed_and_what_does_not_is_listed(
+    bench: Workbench, tmp_path: Path
+) -> None:
+    made = programs.build(bench, MAKE, {"what": "good bad"}, name="tests")
+    assert isinstance(made, Path)
+    assert unpacked(made, tmp_path / "guest") == [
+        "tests/good",
+        f"tests/{programs.MISSING}",
+        "tests/link",
+    ]
+    assert os.access(tmp_path / "guest/tests/good", os.X_OK)
+    assert (tmp_path / "guest/tests/link").is_symlink()  # and nothing of the host's in its place
+    missing = (tmp_path / "guest/tests" / programs.MISSING).read_text()
+    assert missing == "build:bad\n"
+
+
+def test_a_make_that_fails_is_a_failure_of_the_tree(bench: Workbench) -> None:
+    strict = TreePrograms(path="/tests", make=(tuple(w for w in MAKE.make[0] if w != "-i"),))
+    made = programs.build(bench, strict, {"what": "bad"}, name="tests")
+    assert isinstance(made, BuildFailure)
+    assert (made.file, made.line) == ("bad.c", 1)
+    assert made.log.is_file()
+
+
+def test_too_much_for_a_guest_is_refused(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "MOST_BYTES", 1000)
+    made = programs.build(bench, MAKE, {"what": "good"}, name="tests")
+    assert isinstance(made, BuildFailure)
+    assert "MiB" in made.error
+
+
+def test_fields_are_filled_in_and_other_braces_stay(bench: Workbench) -> None:
+    spec = TreePrograms(path="/t", make=(("sh", "{tree}:{build}:{what}:${{HOME}}:{other}"),))
+    ((_, word),) = programs.commands(bench, spec, {"what": "mm"})
+    assert word == "/src:/build:mm:${{HOME}}:{other}"
+
+
+def test_the_kselftest_workload_leaves_out_what_is_not_there(tmp_path: Path) -> None:
+    """Its script, run by a real shell on a folder as kselftest's install makes one."""
+    (tmp_path / "timers").mkdir()
+    for name in ("good", "slow"):
+        (tmp_path / "timers" / name).touch()
+    (tmp_path / "kselftest-list.txt").write_text("timers:good\ntimers:slow\ntimers:gone\n")
+    (tmp_path / programs.MISSING).write_text("timers:set-tz\n")
+    runner = tmp_path / "run_kselftest.sh"
+    runner.write_text('#!/bin/sh\n# override-timeout\necho "run: $*"\n')
+    runner.chmod(0o755)
+    text = workload.command(_run(collections="timers,none", skip="timers:slow", timeout=9))
+    text = text.replace("/kselftest", str(tmp_path), 1).replace("/tmp/ktrial-", f"{tmp_path}/list-")
+    done = subprocess.run(
+        ("sh", "-c", text), check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines() == [
+        "ktrial: left-out timers:set-tz did not build",
+        "ktrial: planned timers:good",
+        "ktrial: left-out timers:slow asked for",
+        "ktrial: left-out timers:gone did not build",
+        "ktrial: left-out none:all the tree has no such tests, or none of them was built",
+        "run: -o 9 -t timers:good",
+    ]
+    assert done.returncode == 0
+
+
+def _run(**parameters: str | int) -> WorkloadRun:
+    return workload.bind(SHELF.workloads["kselftest"], "kselftest", parameters)
+
+
+def test_entries_lie_below_the_workloads_folder(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/c").write_text("x")
+    os.mkfifo(tmp_path / "a/pipe")
+    entries = list(programs.packed(tmp_path, "tests"))
+    assert [each.path for each in entries] == ["tests/a", "tests/a/b", "tests/a/b/c"]
+    assert entries[-1] == initramfs.file("tests/a/b/c", b"x", 0o644)
