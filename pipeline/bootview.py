@@ -6,7 +6,7 @@ are), cut, blocked by something else, or unsupported. Nothing observed is never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -37,6 +37,8 @@ class State(Enum):
     CUT = "cut"
     BLOCKED = "blocked"
     UNSUPPORTED = "unsupported"
+    UNCLEAR = "unclear"  # a trial that could not tell
+    IDENTICAL = "identical"  # the kernel is the one below it, bit for bit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,7 @@ class Fault:
     `title` has nothing that differs from boot to boot, `text` may. `fatal`: the step, or the
     kernel, got no further. `by_load`: a busy host alone can bring it about, `shared`: and
     we ourselves kept it busy. `waited`: seconds that a step without end was given. It came in
-    `boots` of the `of` boots looked at.
+    `boots` of the `of` boots looked at. `known`: the note of a known issue.
     """
 
     kind: str
@@ -59,6 +61,7 @@ class Fault:
     waited: float = 0.0
     boots: int = 1
     of: int = 1
+    known: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -85,7 +88,7 @@ class Observation:
 
 def blocked(needs: str, by: Observation) -> Observation:
     """Not run because of `by`; what stopped that one is named, not the chain behind it."""
-    if by.state in {State.CUT, State.UNSUPPORTED}:
+    if by.state in {State.CUT, State.UNSUPPORTED, State.IDENTICAL}:
         return Observation(state=by.state, reason=by.reason)
     reason = by.reason if by.state is State.BLOCKED else f"needs {needs}: {by.reason}"
     return Observation(state=State.BLOCKED, reason=reason, evidence=by.evidence)
@@ -115,7 +118,7 @@ def boot_view(result: BootResult) -> Observation:
         state=State.FAULTY,
         reason=faults[0].text,
         evidence=str(result.folder / CONSOLE_LOG),
-        detail="\n\n".join(finding.excerpt for finding in result.findings),
+        detail=_reports(result),
         faults=faults,
         short=short,
     )
@@ -264,8 +267,13 @@ def _broke(result: BootResult, fatal: Sequence[Finding]) -> Observation:
         (fault,),
         result,
         evidence=str(result.folder / CONSOLE_LOG),
-        detail="\n\n".join(finding.excerpt for finding in result.findings),
+        detail=_reports(result),
     )
+
+
+def _reports(result: BootResult) -> str:
+    """What the kernel reported, with file and line where they are known."""
+    return "\n\n".join(each.decoded or each.excerpt for each in result.findings)
 
 
 def _underway(result: BootResult) -> str:
@@ -315,6 +323,7 @@ def _reported(finding: Finding, result: BootResult) -> Fault:
         # A vCPU that its host does not run looks the same as one that is stuck.
         by_load=finding.kind == "hang" and not finding.fatal and _emulated(result),
         shared=result.shared,
+        known=finding.known,
     )
 
 
@@ -345,52 +354,3 @@ def _last_line(output: Output) -> str:
 
 def _tail(output: Output) -> str:
     return output.text[-TAIL_CHARACTERS:]
-
-
-# --------------------------------------------------------------------------- several boots
-
-_WORST_FIRST = (State.FAULTY, State.HARNESS, State.CUT, State.BLOCKED, State.UNSUPPORTED)
-
-
-def together(boots: Sequence[Observation]) -> Observation | None:
-    """One observation for all boots of a kernel in a cell; good only where each boot is."""
-    if not boots:
-        return None
-    for state in _WORST_FIRST:
-        these = [boot for boot in boots if boot.state is state]
-        if these:
-            return replace(
-                these[0],
-                reason=_of(len(these), len(boots)) + these[0].reason,
-                faults=_merged(these, len(boots)),
-                short=_short(boots),
-            )
-    seconds = sum(boot.seconds for boot in boots) / len(boots)
-    return replace(boots[0], seconds=seconds, short=_short(boots))
-
-
-def _short(boots: Sequence[Observation]) -> str:
-    told = [boot.short for boot in boots if boot.state in {State.GOOD, State.FAULTY}]
-    return told[0] if told and all(told) else ""
-
-
-def _of(count: int, all_: int) -> str:
-    return f"{count} of {all_} boots: " if all_ > 1 else ""
-
-
-def _merged(these: Iterable[Observation], all_: int) -> tuple[Fault, ...]:
-    """Each fault once, in the order of the boots, and in how many boots it was."""
-    seen: dict[tuple[str, str], list[Fault]] = {}
-    for boot in these:
-        for fault in {fault.key: fault for fault in boot.faults}.values():
-            seen.setdefault(fault.key, []).append(fault)
-    return tuple(
-        replace(
-            same[0],
-            text=_of(len(same), all_) + same[0].text,
-            boots=len(same),
-            of=all_,
-            shared=any(each.shared for each in same),
-        )
-        for same in seen.values()
-    )

@@ -24,6 +24,7 @@ from pipeline.model import (
     Tree,
     Verified,
 )
+from pipeline.observation import IDENTICAL
 from pipeline.scheduler import Done
 
 
@@ -32,9 +33,6 @@ class Look:
     """What a look at a trial came to: `enough` says why it ends, "" where it goes on."""
 
     enough: str = ""
-
-
-IDENTICAL = "skipped: image identical to base"
 
 
 def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
@@ -149,7 +147,7 @@ def attempts(value: object) -> tuple[BootResult, ...]:
 def _why_spared(done: Done, faults: Mapping[str, str]) -> str:
     """… with the host's fault that stopped it, which may be of no case that is told."""
     if done.blocked_by.startswith("compare."):
-        return IDENTICAL
+        return IDENTICAL.format("base")
     why = done.reason or "nothing on trial is left to compare with"
     fault = faults.get(done.blocked_by, "")
     return f"{why}: see {done.blocked_by}{f', {fault}' if fault else ''}"

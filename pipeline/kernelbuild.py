@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline import build, catalog, layout, nearest
@@ -24,6 +24,8 @@ from pipeline.progress import Step
 from pipeline.scope import Scope
 from pipeline.settings import Settings
 from pipeline.workbench import Workbench
+
+BASE = "base"  # beside a build's own logs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,28 @@ def make(
         log_folder=wish.log_folder,
         cost=at.cost,
         stack=stack,
+        prepare=lambda: _restore_base(wish, shelf, settings, scope, step),
     )
+
+
+def _restore_base(wish: Wish, shelf: Catalog, settings: Settings, scope: Scope, step: Step) -> None:
+    """See to it that a kernel on trial has a folder of its base to start from."""
+    if wish.base is None or wish.trusted:
+        return
+    logs = wish.log_folder / BASE
+    below = replace(wish, revision=wish.base, base=None, trusted=True, below=None, log_folder=logs)
+    at = _Place(wish=below, settings=settings, scope=scope)
+    build.restore(
+        at.request(shelf),
+        at.lay_out,
+        cache=settings.cache,
+        scope=scope,
+        step=step,
+        log_folder=logs,
+        cost=at.cost,
+    )
+    with suppress(OSError):  # empty where there was nothing to do
+        logs.rmdir()
 
 
 def bench(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from pipeline import diagnostics, plan, trials, trialview
 from pipeline.bootview import (
     Fault,
     Observation,
@@ -16,8 +17,8 @@ from pipeline.bootview import (
     event_view,
     shape_view,
     source_view,
-    together,
 )
+from pipeline.effects import Judgement
 from pipeline.model import (
     ApplyFailure,
     BootId,
@@ -26,12 +27,18 @@ from pipeline.model import (
     BuildFailure,
     Cell,
     ConfigFailure,
+    Diagnostic,
     Evidence,
     KernelPlan,
     Plan,
     Revision,
+    Stop,
 )
+from pipeline.severalboots import together
 from pipeline.slots import SHAPE, Slot, What
+from pipeline.trials import Compared
+
+IDENTICAL = "skipped: image identical to {}"
 
 
 @dataclass(frozen=True)
@@ -43,12 +50,17 @@ class Witness:
 
     def observe(self, slot: Slot) -> Observation:
         """What became of this case; nothing that is not in the evidence is good."""
-        if slot.what is What.APPLY:
-            return self.apply(slot.kernel)
-        if slot.what is What.BUILD:
-            return self.build(slot.target, slot.kernel)
+        of_build = {
+            What.APPLY: lambda: self.apply(slot.kernel),
+            What.BUILD: lambda: self.build(slot.target, slot.kernel),
+            What.WARNINGS: lambda: self._warnings(slot.target, slot.kernel),
+            What.CHECK: lambda: self._check(slot),
+            What.VERIFY: lambda: self._verified(slot.target, slot.kernel),
+        }
+        if slot.what in of_build:
+            return of_build[slot.what]()
         assert slot.cell is not None
-        return self._in_cell(slot, slot.cell)
+        return (self._trial if slot.what is What.TRIAL else self._in_cell)(slot, slot.cell)
 
     def apply(self, kernel: KernelPlan) -> Observation:
         """Whether the kernel's series applies, on one that applies itself."""
@@ -81,6 +93,75 @@ class Witness:
             return self._missing(f"build.{target}.{kernel.name}")
         return _built(found)
 
+    def _ready(self, target: str, kernel: KernelPlan) -> Observation | None:
+        """Why nothing can be said of a build, None where it is there."""
+        built = self.build(target, kernel)
+        if built.state is State.GOOD:
+            return None
+        return blocked(f"{kernel.name} to build for {target}", built)
+
+    def _warnings(self, target: str, kernel: KernelPlan) -> Observation:
+        """What the compiler says of this kernel and did not say of the one directly below."""
+        if missing := self._ready(target, kernel):
+            return missing
+        below = plan.directly_below(self.plan.scenario, kernel)
+        if below is None or (target, below.name) not in self.evidence.builds:
+            below = plan.below(self.plan.scenario, kernel)
+        assert below is not None
+        if missing := self._ready(target, below):
+            return missing
+        now, before = self._said(target, kernel), self._said(target, below)
+        if now is None or before is None:
+            reason = "what the compiler said of a kernel is not known: it was built by an older run"
+            return Observation(state=State.UNSUPPORTED, reason=reason)
+        return _of_diagnostics(
+            diagnostics.new(before, now), "warning", self.build(target, kernel).evidence
+        )
+
+    def _said(self, target: str, kernel: KernelPlan) -> tuple[Diagnostic, ...] | None:
+        built = self.evidence.builds[target, kernel.name]
+        return built.warnings if isinstance(built, Build) else None
+
+    def _check(self, slot: Slot) -> Observation:
+        """What a check says of this kernel, or of its patches, that it did not say below."""
+        if not slot.target and (applied := self.apply(slot.kernel)).state is not State.GOOD:
+            return blocked(f"{slot.kernel.name} to apply", applied)
+        if slot.target and (missing := self._ready(slot.target, slot.kernel)):
+            return missing
+        node = ".".join(filter(None, ("check", slot.target, slot.kernel.name, slot.source)))
+        found = self.evidence.checked.get((slot.target, slot.kernel.name, slot.source))
+        if found is None:
+            return self._fault(node) or self._missing(node)
+        log = str(found.log or "")
+        if found.new or not found.problem:
+            return _of_diagnostics(found.new, slot.source, log)
+        return Observation(state=State.UNSUPPORTED, reason=found.problem, evidence=log)
+
+    def _verified(self, target: str, kernel: KernelPlan) -> Observation:
+        """Whether the build is what a clean one gives; if not, that is our fault."""
+        if missing := self._ready(target, kernel):
+            return missing
+        node = f"verify.{target}.{kernel.name}"
+        found = self.evidence.verified.get((target, kernel.name))
+        if found is None:
+            return self._fault(node) or self._missing(node)
+        if not found.differing:
+            return Observation(state=State.GOOD, seconds=found.seconds)
+        reason = f"not what a clean build gives: {', '.join(found.differing)}"
+        return Observation(state=State.HARNESS, reason=reason, evidence=str(found.log or ""))
+
+    def _trial(self, slot: Slot, cell: Cell) -> Observation:
+        """What a trial says of a kernel in a cell."""
+        booted = self._in_cell(replace(slot, what=What.BOOT), cell)
+        if booted.state in {State.UNSUPPORTED, State.IDENTICAL}:
+            return booted
+        found = self._compared.get((cell, slot.kernel.name, slot.source), ())
+        if not found:
+            if booted.state is State.GOOD:
+                return Observation(state=State.BLOCKED, reason="no boot gave the numbers for it")
+            return blocked("the boots", booted)
+        return _of_trial(found)
+
     def findings(self, cell: Cell, kernel: str) -> frozenset[tuple[str, str]]:
         """Everything that this kernel reported in the cell, in whatever boot and attempt."""
         return frozenset(
@@ -90,12 +171,34 @@ class Witness:
             for finding in result.findings
         )
 
+    def often(self, cell: Cell, kernel: str, key: tuple[str, str]) -> tuple[int, int]:
+        """In how many of how many boots of a kernel a fault came: of those that its host let come
+        to an end."""
+        whole = [
+            result
+            for result in self._results.values()
+            if (result.boot.cell, result.boot.kernel) == (cell, kernel)
+            and result.stop not in {Stop.INFRA, Stop.CUT}
+        ]
+        with_it = [
+            result
+            for result in whole
+            if any((each.kind, each.title) == key for each in result.findings)
+            or any(each.key == key for each in boot_view(result).faults)
+        ]
+        return len(with_it), len(whole)
+
     def _in_cell(self, slot: Slot, cell: Cell) -> Observation:
         if cell in self.plan.unsupported:
             return Observation(state=State.UNSUPPORTED, reason=self.plan.unsupported[cell])
-        built = self.build(cell.target, slot.kernel)
+        kernels = self._kernels
+        target = plan.target_of(cell.built_for, slot.kernel).name
+        built = self.build(target, kernels[slot.kernel.source])
         if built.state is not State.GOOD:
-            return blocked(f"{slot.kernel.name} to build for {cell.target}", built)
+            return blocked(f"{slot.kernel.source} to build for {target}", built)
+        compared = self.evidence.comparisons.get((target, slot.kernel.name))
+        if compared and compared.identical:
+            return Observation(state=State.IDENTICAL, reason=IDENTICAL.format(compared.below))
         host = self._fault(f"image.{cell.architecture}", f"accelerator.{cell.architecture}")
         if host:
             return host if slot.what is What.BOOT else blocked("the boot", host)
@@ -141,9 +244,14 @@ class Witness:
     @cached_property
     def _boots(self) -> Mapping[tuple[Cell, str], list[BootId]]:
         boots: defaultdict[tuple[Cell, str], list[BootId]] = defaultdict(list)
-        for boot in dict.fromkeys(self.plan.boots):
+        wanted = dict.fromkeys(b for b in self.plan.boots if b.name not in self.evidence.enough)
+        for boot in wanted:
             boots[boot.cell, boot.kernel].append(boot)
         return boots
+
+    @cached_property
+    def _compared(self) -> Mapping[tuple[Cell, str, str], tuple[Compared, ...]]:
+        return trials.by_place(trials.compare(self.plan, self.evidence.boots))
 
     @cached_property
     def _results(self) -> Mapping[BootId, BootResult]:
@@ -163,13 +271,52 @@ class Witness:
         if self.evidence.cut:
             return Observation(state=State.CUT, reason="the run was cut before its end")
         if node in self.evidence.spared:
-            return Observation(state=State.BLOCKED, reason=self.evidence.spared[node])
+            reason = self.evidence.spared[node]
+            same = reason == IDENTICAL.format("base")
+            return Observation(state=State.IDENTICAL if same else State.BLOCKED, reason=reason)
         return Observation(state=State.HARNESS, reason="no result came back")
 
     def _unsupported_everywhere(self, target: str) -> str:
         cells = [cell for cell in self.plan.cells if cell.target == target]
         causes = [self.plan.unsupported.get(cell, "") for cell in cells]
         return causes[0] if causes and all(cell in self.plan.unsupported for cell in cells) else ""
+
+
+def _of_diagnostics(new: Sequence[Diagnostic], what: str, log: str) -> Observation:
+    if not new:
+        return Observation(state=State.GOOD, evidence=log)
+    count = f"{len(new)} new {what}{'s' if len(new) > 1 else ''}"
+    return Observation(
+        state=State.FAULTY,
+        reason=f"{count}: {new[0]}",
+        evidence=log,
+        detail="\n".join(map(str, new)),
+        faults=tuple(Fault(kind=what, title=str(each.key), text=str(each)) for each in new),
+    )
+
+
+def _of_trial(found: Sequence[Compared]) -> Observation:
+    """Worse decides over unclear, unclear over good."""
+    worse = [each for each in found if each.judgement is Judgement.REGRESSED]
+    unclear = [each for each in found if each.judgement is Judgement.INCONCLUSIVE]
+    told = worse or unclear
+    reason = "; ".join(f"{each.name}: {_in_words(each)}" for each in told)
+    state = State.FAULTY if worse else State.UNCLEAR if unclear else State.GOOD
+    faults = (Fault(kind="trial", title=each.name, text=reason) for each in worse)
+    return Observation(
+        state=state,
+        reason=reason,
+        detail="\n".join(f"{each.name}: {_in_words(each)}" for each in found),
+        faults=tuple(faults),
+    )
+
+
+def _in_words(each: Compared) -> str:
+    words = trialview.verdict(each)
+    if each.effect is None:
+        return words
+    ratio, low, high = each.effect.ratio, each.effect.low, each.effect.high
+    return f"{words} ({ratio:.4f} of {each.base}, {low:.4f} … {high:.4f})"
 
 
 def _not_applied(failure: ApplyFailure) -> Observation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 
 from pipeline.errors import UserError
@@ -81,10 +81,24 @@ def without(plan: Plan, causes: Mapping[Cell, str]) -> Plan:
 def to_build(plan: Plan) -> tuple[tuple[Target, KernelPlan], ...]:
     """Every kernel with each target that it is built for: those of the cells that can run, and
     those that are only built. A kernel under other conditions is built as the one it stems from."""
-    kernels = {kernel.name: kernel for kernel in plan.scenario.kernels}
     booted = {boot.cell.built_for for boot in plan.boots}
     with_cells = {cell.built_for for cell in plan.cells}
-    wanted = [each for each in plan.targets if each in booted or each not in with_cells]
+    wanted = [each for each in places(plan) if each in booted or each not in with_cells]
+    return _builds(plan, wanted)
+
+
+def builds_of(plan: Plan) -> tuple[tuple[Target, KernelPlan], ...]:
+    """As `to_build`, with those too whose cells this host cannot give."""
+    return _builds(plan, places(plan))
+
+
+def places(plan: Plan) -> tuple[Target, ...]:
+    """The targets of cells, and those that are only built."""
+    return tuple(dict.fromkeys((*plan.targets, *(cell.built_for for cell in plan.cells))))
+
+
+def _builds(plan: Plan, wanted: Iterable[Target]) -> tuple[tuple[Target, KernelPlan], ...]:
+    kernels = {kernel.name: kernel for kernel in plan.scenario.kernels}
     found = {
         (target_of(target, kernel), kernel.source): kernels[kernel.source]
         for target in wanted
@@ -99,12 +113,7 @@ def kernel_of(scenario: Scenario, name: str) -> KernelPlan:
 
 def targets(plan: Plan) -> tuple[Target, ...]:
     """Everything that kernels of the plan are built for, whether this host can boot it or not."""
-    places = dict.fromkeys((*plan.targets, *(cell.built_for for cell in plan.cells)))
-    return tuple(
-        dict.fromkeys(
-            target_of(place, kernel) for place in places for kernel in plan.scenario.kernels
-        )
-    )
+    return tuple(dict.fromkeys(target for target, _ in builds_of(plan)))
 
 
 def target_of(place: Target, kernel: KernelPlan) -> Target:

@@ -23,7 +23,9 @@ from pipeline import (
     image,
     incoming,
     junit,
+    known,
     nodes,
+    odds,
     outcomes,
     overrides,
     plan,
@@ -42,7 +44,7 @@ from pipeline import (
 )
 from pipeline.budget import Budget
 from pipeline.catalog import Catalog
-from pipeline.errors import Cancelled, UserError
+from pipeline.errors import Cancelled, InfraError, UserError
 from pipeline.history import History
 from pipeline.intake import Desk, Intake, Request
 from pipeline.model import Plan, Run, Scenario, Tree, TreeSpec
@@ -272,7 +274,13 @@ def try_out(top: Desktop, taken: Intake) -> int:
         stack.enter_context(clean.live(settings.cache, folder.root.name, scope=top.scope))
         finished = _carry_out(top, taken, todo, folder)
         text = summary.render(finished, strict=top.arguments.strict)
-        _write(finished, folder, text)
+        try:
+            _write(finished, folder, text)
+        except OSError as error:
+            sys.stdout.write(text)
+            raise InfraError(
+                f"cannot write the results: {error}", hint=f"free some room for {folder.root}"
+            ) from error
     sys.stdout.write(text)
     return _exit_code(finished, top.arguments)
 

@@ -7,6 +7,7 @@ ready nodes starts is `budget.pick`'s decision, here as in `simulate`.
 
 from __future__ import annotations
 
+import errno
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,9 @@ from pipeline.scope import Scope
 
 POLL_SECONDS = 0.2
 FAIL_FAST = "not started: the run ends at the first failure"
+
+# Not our doing, and not the series' either.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +252,10 @@ def _result(node: Node, future: Future[object]) -> Done:
         return Done(id=node.id, cut=True)
     except InfraError as error:
         return Done(id=node.id, fault=str(error))
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            return Done(id=node.id, fault=f"the host's disk: {error}")
+        return Done(id=node.id, fault=f"ktrial itself failed: {error} ({_where(error)})")
     except Exception as error:  # a defect of ours: never charged to the patch, never hidden
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         return Done(id=node.id, fault=f"ktrial itself failed: {what} ({_where(error)})")

@@ -1,8 +1,9 @@
 """The planned cases and their names, which are the same from run to run. Pure.
 
-Per kernel `apply`; per target (architecture, configuration) and kernel `build`; per cell and
-kernel `boot`, `shape` (the guest is what its shape says), `event LABEL`, the workload's label,
-and `probe NAME`.
+Per kernel `apply`, and `check NAME` of those that read its patches; per target (architecture,
+configuration) and kernel `build`, and of one on trial `warnings`, `check NAME` and `verify`; per
+cell and kernel `boot`, `shape` (the guest is what its shape says), `event LABEL`, the workload's
+label, `probe NAME` and `trial NAME`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from pipeline import plan as plans
+from pipeline import trials
 from pipeline.model import CaseId, Cell, KernelPlan, Plan
 
 SHAPE = "shape"  # the source of the step that reads how the guest sees itself
@@ -21,18 +24,23 @@ class What(Enum):
 
     APPLY = "apply"
     BUILD = "build"
+    WARNINGS = "warnings"
+    CHECK = "check"
+    VERIFY = "verify"
     BOOT = "boot"
     SHAPE = "shape"
     EVENT = "event"
     WORKLOAD = "workload"
     PROBE = "probe"
+    TRIAL = "trial"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """A planned case: its name, and what it is about. `source`: workload label, probe or event.
+    """A planned case: its name, and what it is about. `source`: workload label, probe, event,
+    check or trial.
 
-    `target` is what the kernel is built for, as `Cell.target` has it.
+    `target` is what the kernel is built for; in a cell it is the cell's, as `Cell.target` has it.
     """
 
     id: CaseId
@@ -49,27 +57,33 @@ def slots(plan: Plan) -> tuple[Slot, ...]:
     return tuple(replace(slot, id=_unique(slot.id, taken)) for slot in _slots(plan))
 
 
-def targets(plan: Plan) -> tuple[str, ...]:
-    """What kernels are built for, in plan order; architectures alone where there is no cell."""
-    names = [cell.target for cell in plan.cells] or plan.scenario.architectures
-    return tuple(dict.fromkeys(names))
-
-
 def _slots(plan: Plan) -> Iterator[Slot]:
     scenario = plan.scenario
-    for kernel in scenario.kernels:
-        yield Slot(id=_id("apply", scenario.name, kernel.name), what=What.APPLY, kernel=kernel)
-    for target in targets(plan):
-        for kernel in scenario.kernels:
+    for kernel in (each for each in scenario.kernels if not each.of):
+        path = (scenario.name, kernel.name)
+        yield Slot(id=_id("apply", *path), what=What.APPLY, kernel=kernel)
+        for check in plan.patch_checks if kernel.series else ():
             yield Slot(
-                id=_id("build", scenario.name, *target.split("."), kernel.name),
-                what=What.BUILD,
-                kernel=kernel,
-                target=target,
+                id=_id(f"check {check}", *path), what=What.CHECK, kernel=kernel, source=check
             )
+    for target, kernel in plans.builds_of(plan):
+        yield from _build_slots(plan, target.name, kernel)
     for cell in dict.fromkeys(plan.cells):
-        for kernel in scenario.kernels:
+        for kernel in (each for each in scenario.kernels if each.boots):
             yield from _cell_slots(plan, cell, kernel)
+
+
+def _build_slots(plan: Plan, target: str, kernel: KernelPlan) -> Iterator[Slot]:
+    path = (plan.scenario.name, *target.split("."), kernel.name)
+    about = Slot(id=_id("build", *path), what=What.BUILD, kernel=kernel, target=target)
+    yield about
+    if plans.below(plan.scenario, kernel) is not None:
+        yield replace(about, id=_id("warnings", *path), what=What.WARNINGS)
+        for check in plan.scenario.checks:
+            if check not in plan.patch_checks:
+                yield replace(about, id=_id(f"check {check}", *path), what=What.CHECK, source=check)
+    if plan.verify:
+        yield replace(about, id=_id("verify", *path), what=What.VERIFY)
 
 
 def _cell_slots(plan: Plan, cell: Cell, kernel: KernelPlan) -> Iterator[Slot]:
@@ -93,6 +107,10 @@ def _cell_slots(plan: Plan, cell: Cell, kernel: KernelPlan) -> Iterator[Slot]:
         yield replace(about, id=_id(label, *path), what=What.WORKLOAD, source=label)
     for probe in dict.fromkeys(plan.scenario.probes):
         yield replace(about, id=_id(f"probe {probe}", *path), what=What.PROBE, source=probe)
+    for trial in trials.wanted(plan.scenario):
+        if any(each == kernel for _, each in trials.pairs(plan.scenario, trial)):
+            name = _id(f"trial {trial.name}", *path)
+            yield replace(about, id=name, what=What.TRIAL, source=trial.name)
 
 
 def _id(name: str, *path: str) -> CaseId:

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -30,6 +30,9 @@ PATCH_SECONDS = 300.0
 SHOWN = 5
 LOG_BYTES = 64 << 20
 COMMAND_BYTES = 4 << 20  # what a stranger's build wrote may be of any size
+# Made by a make of their own with other flags, or for the host: kbuild's single targets
+# (`single-goals` in the Makefile, 6.12) do not get there.
+APART = re.compile(r"^(?:scripts|tools|usr)/|/(?:boot|realmode|purgatory|vdso\w*)/")
 # An object's dependencies: kbuild's, with the command that made it.
 COMMAND = re.compile(r"^\.(?P<object>.+\.o)\.cmd$")
 
@@ -45,9 +48,11 @@ class Touched:
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """What a check said of one kernel. `problem`: why it could not be made, "" where it was."""
+    """What a check said of one kernel. `problem`: why it could not be made, "" where it was.
+    `read`: of how many objects or patches."""
 
     said: tuple[Diagnostic, ...] = ()
+    read: int = 0
     problem: str = ""
     log: Path | None = None
 
@@ -55,41 +60,58 @@ class Heard:
 def touched(files: Sequence[str], bench: Workbench, *, most: int = MOST_OBJECTS) -> Touched:
     """The objects of these files of the tree, and of those that include them.
 
-    Of a header at most `most` objects are taken, those that are changed themselves first.
+    Of a header at most `most` objects are taken: those that are changed themselves, some beside
+    them, and some from all over the kernel.
     """
     present = [name for name in files if (bench.source / name).is_file()]
-    own = {name: _object(name) for name in present if name.endswith(COMPILED)}
-    built = {name: each for name, each in own.items() if (bench.build / each).exists()}
-    left = [f"{name}: not built in this configuration" for name in own if name not in built]
-    objects = list(built.values())
+    objects: list[str] = []
+    left: list[str] = []
+    for name in (each for each in present if each.endswith(COMPILED)):
+        if why := _unfit(_object(name), bench):
+            left.append(f"{name}: {why}")
+        else:
+            objects.append(_object(name))
+    folders = {str(PurePosixPath(each).parent) for each in objects}
     headers = [name for name in present if name.endswith(".h")]
-    found = including(headers, bench)
-    for header in headers:
-        users = [each for each in found[header] if each not in objects]
-        known = len(found[header]) - len(users)
-        room = max(0, most - known)
-        objects += users[:room]
-        if not found[header]:
+    for header, users in including(headers, bench).items():
+        others = [each for each in users if each not in objects]
+        room = max(0, most - (len(users) - len(others)))
+        chosen = _spread(others, room, folders)
+        objects += chosen
+        if not users:
             left.append(f"{header}: no object includes it in this configuration")
-        elif rest := len(users[room:]):
-            left.append(f"{header}: {rest} of {len(found[header])} objects that include it")
-    return Touched(objects=tuple(dict.fromkeys(objects)), left_out=tuple(left))
+        elif rest := len(others) - len(chosen):
+            left.append(f"{header}: {rest} of {len(users)} objects that include it")
+    return Touched(objects=tuple(objects), left_out=tuple(left))
+
+
+def _unfit(target: str, bench: Workbench) -> str:
+    """Why make cannot be asked for an object alone, "" where it can."""
+    if not (bench.build / target).exists():
+        return "not built in this configuration"
+    return "make does not build it by itself" if APART.search(target) else ""
+
+
+def _spread(names: Sequence[str], room: int, folders: Collection[str]) -> list[str]:
+    """At most `room` of them: half of them in these folders, of the others one every so many."""
+    beside = [each for each in names if str(PurePosixPath(each).parent) in folders]
+    near = beside[: (room + 1) // 2]
+    far = [each for each in names if each not in near]
+    left = min(room - len(near), len(far))
+    return near + [far[number * len(far) // left] for number in range(left)]
 
 
 def including(headers: Sequence[str], bench: Workbench) -> dict[str, list[str]]:
-    """The objects that include each header, by what kbuild wrote down when it made them."""
+    """The objects that include each header, by what kbuild wrote down when it made them; 1 s for
+    a small kernel."""
     found: dict[str, list[str]] = {header: [] for header in headers}
-    if not headers:
-        return found
-    patterns = {
-        header: re.compile(rb"(?<!\S)" + re.escape(f"{bench.roots[0]}/{header}".encode()) + rb"\s")
-        for header in headers
-    }
-    for name, path in _commands(bench):
-        text = path.read_bytes()
-        for header, pattern in patterns.items():
-            if pattern.search(text):
-                found[header].append(name)
+    paths = {header: f"{bench.roots[0]}/{header}".encode() for header in headers}
+    for name, path in _commands(bench) if headers else ():
+        words = path.read_bytes()
+        if any(each in words for each in paths.values()):
+            own = set(re.split(rb"[\s:]+", words))
+            for header, each in paths.items():
+                found[header] += [name] if each in own else []
     return {header: sorted(names) for header, names in found.items()}
 
 
@@ -100,7 +122,7 @@ def _commands(bench: Workbench) -> Iterator[tuple[str, Path]]:
         for made in filter(None, map(COMMAND.match, names)):
             target, about = str(where / made["object"]), str(where / made[0])
             unfit = store.not_own(bench.build, about, most=COMMAND_BYTES)
-            if not unfit and _source(target, bench):
+            if not unfit and not APART.search(target) and _source(target, bench):
                 yield target, bench.build / about
 
 
@@ -139,6 +161,7 @@ def run(spec: CheckSpec, bench: Workbench, objects: Sequence[str], log: Path) ->
     silent = [each for each in wanted if each not in spoken]
     return Heard(
         said=diagnostics.placed(said, _reader(bench)),
+        read=len(wanted) - len(silent),
         problem=_unread(spec, bench, completed, silent, text),
         log=log,
     )
@@ -213,7 +236,8 @@ def on_patch(
         raise InfraError(f"{spec.name} was cut: the deadline of the run passed")
     roots = (str(box.seen_source), str(box.seen_build))
     said = tuple(_messages(spec, _log(log), roots, name))
-    return Heard(said=said, problem=_broke(spec, completed, said), log=log)
+    problem = _broke(spec, completed, said)
+    return Heard(said=said, read=0 if problem else 1, problem=problem, log=log)
 
 
 def _messages(spec: CheckSpec, text: str, roots: Sequence[str], name: str) -> Iterator[Diagnostic]:
@@ -247,6 +271,7 @@ def together(heard: Sequence[Heard]) -> Heard:
     """What was said of several patches, as of one."""
     return Heard(
         said=tuple(each for one in heard for each in one.said),
+        read=sum(one.read for one in heard),
         problem="; ".join(dict.fromkeys(one.problem for one in heard if one.problem)),
         log=next((one.log for one in heard if one.log), None),
     )
@@ -258,6 +283,7 @@ def compare(spec: CheckSpec, below: Heard, this: Heard) -> Checked:
         check=spec.name,
         new=diagnostics.new(below.said, this.said),
         old=len(below.said),
+        read=this.read,
         problem=this.problem or below.problem,
         log=this.log,
     )

@@ -16,6 +16,9 @@ the kernel below it did right:
   two, and where there is no base only of boots that had the host to themselves; a workload
   without end also where it was given 10 times of what base took, or where there is no base. Else
   it is inconclusive. A guest that never gets ready is charged at once.
+- A fault that came on some boots only is charged where that is more than chance (`odds`), else it
+  is inconclusive, and the reason says how many boots would tell.
+- What is a known issue, or what the scenario expects, is known, unless there is something new too.
 - With nothing below (`--rev HEAD`), a fault is the tree's own, hence a failure.
 - What needs something that failed is not run, and names it.
 """
@@ -24,8 +27,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline import casetests, odds
+from pipeline import plan as plans
 from pipeline.bootview import Fault, Observation, State
-from pipeline.model import Case, CaseId, Evidence, KernelPlan, Outcome, Plan, Revision, Role
+from pipeline.model import (
+    Case,
+    CaseId,
+    Cell,
+    Evidence,
+    KernelPlan,
+    Outcome,
+    Plan,
+    Revision,
+    Role,
+)
 from pipeline.observation import Witness
 from pipeline.slots import Slot, What, slots
 
@@ -45,7 +60,11 @@ _PLAIN = {
     State.CUT: Outcome.ERROR,
     State.BLOCKED: Outcome.NOT_RUN,
     State.UNSUPPORTED: Outcome.UNSUPPORTED,
+    State.UNCLEAR: Outcome.INCONCLUSIVE,
+    State.IDENTICAL: Outcome.IDENTICAL,
 }
+# What is held against the kernel below where it is observed.
+_AGAINST_BELOW = {What.WARNINGS, What.CHECK, What.TRIAL}
 
 
 def planned(plan: Plan) -> tuple[CaseId, ...]:
@@ -54,24 +73,16 @@ def planned(plan: Plan) -> tuple[CaseId, ...]:
 
 
 def judge(plan: Plan, evidence: Evidence, *, root: Path | None = None) -> tuple[Case, ...]:
-    """The case of each planned name, in plan order.
+    """The case of each planned name, in plan order, and behind them those of the tests that
+    workloads reported.
 
     `root` is the run's folder: evidence below it is named relative to it.
     """
     bench = slots(plan)
     witness = Witness(plan, evidence)
     seen = {slot.id: witness.observe(slot) for slot in bench}
-    return tuple(_case(slot, bench, seen, witness, root) for slot in bench)
-
-
-def reference(kernel: KernelPlan, plan: Plan) -> KernelPlan | None:
-    """The kernel that a patched one is held against: the nearest below that is not on trial."""
-    kernels = {each.name: each for each in plan.scenario.kernels}
-    below = kernels.get(kernel.on or "")
-    if below:
-        return reference(below, plan) if below.role is Role.PATCHED else below
-    bases = (each for each in kernels.values() if each.role is Role.BASE and each != kernel)
-    return next(bases, None)
+    cases = tuple(_case(slot, bench, seen, witness, root) for slot in bench)
+    return (*cases, *casetests.cases(plan, evidence, root=root))
 
 
 def on_trial(slot: Slot, plan: Plan) -> bool:
@@ -80,8 +91,10 @@ def on_trial(slot: Slot, plan: Plan) -> bool:
         return False
     if slot.what is What.APPLY:
         return not (plan.cells or plan.scenario.architectures)
-    if slot.what is What.BUILD:
-        return all(cell.target != slot.target for cell in plan.cells)
+    if slot.what in {What.BUILD, What.VERIFY}:
+        return all(
+            plans.target_of(cell.built_for, slot.kernel).name != slot.target for cell in plan.cells
+        )
     return True
 
 
@@ -118,26 +131,31 @@ def _charge(
     witness: Witness,
 ) -> tuple[Outcome, str]:
     """Whose fault it is, and the reason in one line."""
+    if all(fault.known for fault in observed.faults):
+        return Outcome.KNOWN, f"{observed.faults[0].known}: {observed.reason}"
     if slot.kernel.role is Role.BASE:
         return Outcome.BASE_BROKEN, f"base is broken: {observed.reason}"
     if slot.kernel.role is Role.PREREQUISITE:
         reason = f"prerequisite “{slot.kernel.name}” is broken: {observed.reason}"
         return Outcome.BASE_BROKEN, reason
-    if slot.what is What.APPLY:
+    if slot.what is What.APPLY or slot.what in _AGAINST_BELOW:
         return Outcome.FAILED, observed.reason
-    below = reference(slot.kernel, witness.plan)
+    below = plans.below(witness.plan.scenario, slot.kernel)
     there = _beside(slot, below, bench)
     known = {fault.key for each in there for fault in seen[each.id].faults}
     if slot.cell and below:
         known |= witness.findings(slot.cell, below.name)
-    new = [fault for fault in observed.faults if fault.key not in known]
+    new = [fault for fault in observed.faults if fault.key not in known and not fault.known]
     if below and not new:
+        if more := _more_often(slot, observed, below, witness):
+            return Outcome.FAILED, more
         return Outcome.BASE_BROKEN, f"{_name(below)} is broken too: {observed.reason}"
-    twin = seen[_twin(slot, there).id] if below else None
+    same = _twin(slot, there) if below else None
+    twin = seen[same.id] if same else None
     doubts = [(fault, _doubt(slot, fault, observed, twin, witness)) for fault in new]
     for fault, doubt in doubts:
         if not doubt:
-            return Outcome.FAILED, fault.text
+            return Outcome.FAILED, fault.text + _with_odds(slot, fault, below, witness)
     fault, doubt = doubts[0]
     return Outcome.INCONCLUSIVE, f"{fault.text}; {doubt}"
 
@@ -150,20 +168,65 @@ def _beside(slot: Slot, below: KernelPlan | None, bench: tuple[Slot, ...]) -> tu
     )
 
 
-def _twin(slot: Slot, there: tuple[Slot, ...]) -> Slot:
-    """The same case of the kernel below."""
+def _twin(slot: Slot, there: tuple[Slot, ...]) -> Slot | None:
+    """The same case of the kernel below; None where that is not built for this target."""
     about = slot.what, slot.source
-    return next(each for each in there if (each.what, each.source) == about)
+    return next((each for each in there if (each.what, each.source) == about), None)
+
+
+# --------------------------------------------------------------------------- on some boots only
+
+
+def _with_odds(slot: Slot, fault: Fault, below: KernelPlan | None, witness: Witness) -> str:
+    """How often a fault came on either side, where it did not come on every boot."""
+    if slot.cell is None or below is None or fault.boots == fault.of:
+        return ""
+    return f"; {_odds(slot.cell, fault, below, witness)[1]}"
+
+
+def _odds(cell: Cell, fault: Fault, below: KernelPlan, witness: Witness) -> tuple[float, str]:
+    """The chance of such a difference, and both rates in words."""
+    base, of_base = witness.often(cell, below.name, fault.key)
+    p = odds.chance(fault.boots, fault.of, base, of_base)
+    rates = f"{fault.boots} of {fault.of} patched, {base} of {of_base} {_name(below)}"
+    return p, f"{rates}, p = {p:.2g} (Fisher's exact test)"
+
+
+def _more_often(slot: Slot, observed: Observation, below: KernelPlan, witness: Witness) -> str:
+    """What the kernel below has too, but less often, by more than chance; "" where nothing is."""
+    for fault in observed.faults if slot.cell else ():
+        assert slot.cell is not None
+        base, of_base = witness.often(slot.cell, below.name, fault.key)
+        p, words = _odds(slot.cell, fault, below, witness)
+        if of_base and fault.boots * of_base > base * fault.of and p < odds.ALPHA:
+            return f"{fault.text}; more often than below: {words}"
+    return ""
+
+
+def _by_chance(slot: Slot, fault: Fault, below: KernelPlan | None, witness: Witness) -> str:
+    """Why a fault that came on some boots only may be chance, or ""."""
+    if slot.cell is None or below is None or fault.boots == fault.of:
+        return ""
+    p, words = _odds(slot.cell, fault, below, witness)
+    if p < odds.ALPHA:
+        return ""
+    rate = fault.boots / fault.of
+    needed = odds.boots_for(rate)
+    return f"{words}: to find a fault that comes so often takes {needed} boots of each " + (
+        f"(--odds {rate:.2g})" if needed < odds.MOST else "or more"
+    )
 
 
 def _doubt(
     slot: Slot, fault: Fault, observed: Observation, twin: Observation | None, witness: Witness
 ) -> str:
     """Why a fault cannot be charged, or ""; `twin` is the same case of the kernel below."""
-    below = reference(slot.kernel, witness.plan)
+    below = plans.below(witness.plan.scenario, slot.kernel)
     if below and twin and not _tells(slot, fault, observed, twin, witness.evidence):
         return f"cannot be held against {_name(below)}: {twin.short or twin.reason}"
-    return _LOADED if fault.by_load and not _beyond_load(fault, twin) else ""
+    if fault.by_load and not _beyond_load(fault, twin):
+        return _LOADED
+    return _by_chance(slot, fault, below, witness)
 
 
 def _beyond_load(fault: Fault, twin: Observation | None) -> bool:
@@ -207,10 +270,11 @@ def _no_ssh(
     plan: Plan,
 ) -> str:
     """What to do where ssh does not reach a patched guest that lives, and reaches base's."""
-    below = reference(slot.kernel, plan) if slot.kernel.role is Role.PATCHED else None
-    if not (observed.no_ssh and below):
+    below = plans.below(plan.scenario, slot.kernel)
+    same = _twin(slot, _beside(slot, below, bench)) if observed.no_ssh else None
+    if same is None or below is None:
         return ""
-    twin = seen[_twin(slot, _beside(slot, below, bench)).id]
+    twin = seen[same.id]
     answered = twin.state in {State.GOOD, State.FAULTY} and not twin.short
     return f"; {_name(below)} {_NO_SSH}" if answered else ""
 

@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
-from pipeline import cache, estimate, kernelbuild, nodes, plan, results
+from pipeline import (
+    cache,
+    changedlines,
+    estimate,
+    examine,
+    kconfig,
+    kernelbuild,
+    nodes,
+    plan,
+    programs,
+    results,
+    verify,
+)
 from pipeline.catalog import Catalog
+from pipeline.checking import Checker, Side
 from pipeline.crowd import Crowd
 from pipeline.errors import UserError
 from pipeline.history import History
 from pipeline.model import (
     Build,
     BuildFailure,
+    Checked,
     Comparison,
     ConfigFailure,
+    Examination,
     KernelPlan,
     Plan,
     Revision,
     Role,
     Target,
     Tree,
+    Verified,
 )
 from pipeline.nodes import Job, Kind
-from pipeline.progress import Reporter
+from pipeline.progress import Reporter, Step
+from pipeline.repository import Git
 from pipeline.results import Folder
 from pipeline.scope import Scope
 from pipeline.settings import Settings
+from pipeline.workbench import Workbench
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +73,10 @@ class Workshop:
         return {
             Kind.BUILD: self._build,
             Kind.COMPARE: self._compare,
-            Kind.EXAMINE: lambda _: None,
-            Kind.CHECK: lambda _: None,
-            Kind.VERIFY: lambda _: None,
-            Kind.PROGRAMS: lambda _: None,
+            Kind.EXAMINE: self._examine,
+            Kind.CHECK: self._check,
+            Kind.VERIFY: self._verify,
+            Kind.PROGRAMS: self._programs,
         }
 
     @cached_property
@@ -79,6 +98,7 @@ class Workshop:
                 settings=self.settings,
                 scope=self.scope,
                 step=step,
+                stack=self.stack,
             )
         first = kernel == self.plan.scenario.kernels[0]
         if isinstance(result, ConfigFailure) and result.lost and first:
@@ -118,6 +138,7 @@ class Workshop:
             fragments=self._fragments(target),
             trusted=kernel.role is Role.BASE or self.trusted,
             log_folder=self.folder.build(target.name, kernel.name),
+            below=self._built(target, plan.directly_below(self.plan.scenario, kernel)),
         )
 
     def _fragments(self, target: Target) -> tuple[str, ...]:
@@ -144,8 +165,115 @@ class Workshop:
         mine, its = self._built(target, kernel), self._built(target, below)
         if mine is None or its is None or below is None:
             return None
-        same = mine.digest != "" and mine.digest == its.digest
-        return Comparison(below=below.name, identical=same)
+        return Comparison(below=below.name, identical=_same(mine, its))
+
+    def _bench(
+        self, target: Target, kernel: KernelPlan, step: Step, *, copy: bool
+    ) -> AbstractContextManager[Workbench]:
+        built = self._built(target, kernel)
+        assert built is not None
+        return kernelbuild.bench(
+            self._wish(target, kernel),
+            built,
+            copy=copy,
+            shelf=self.shelf,
+            settings=self.settings,
+            scope=self.scope,
+            step=step,
+        )
+
+    def _examine(self, job: Job) -> Examination:
+        """What a series changed, and which of its lines were compiled; known from the last time
+        where both kernels are the same as then."""
+        kernel, target = self.kernels[job.kernel], _target(job)
+        below = plan.below(self.plan.scenario, kernel)
+        mine, its = self._built(target, kernel), self._built(target, below)
+        assert mine is not None and its is not None and below is not None
+        kept = self.settings.cache / "examinations" / f"{its.key}-{mine.key}.json"
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return examine.from_json(kept.read_text(encoding="utf-8"))
+        at = Git(git_dir=self._opened.repository, scope=self.scope)
+        ends = self._revision(below.name).commit, self._revision(kernel.name).commit
+        with (
+            self.crowd.member(),
+            self.reporter.step(f"what {kernel.name} changes for {target.name}") as step,
+        ):
+            found = examine.examine(
+                lambda: self._bench(target, below, step, copy=True),
+                lambda: self._bench(target, kernel, step, copy=False),
+                changed=changedlines.read(at.text(*changedlines.DIFF, *ends)),
+                identical=_same(mine, its),
+                source_dir=self.shelf.architecture(target.architecture).source_dir,
+                config=kconfig.parse_config(mine.config.read_text(encoding="utf-8")),
+            )
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        results.write(kept, examine.to_json(found))
+        return found
+
+    def _check(self, job: Job) -> Checked:
+        kernel = self.kernels[job.kernel]
+        spec = self.shelf.checks[job.name]
+        place = f" for {job.target.name}" if job.target else ""
+        name = ".".join((*((job.target.name,) if job.target else ()), job.kernel))
+        with self.crowd.member(), self.reporter.step(f"{job.name} on {job.kernel}{place}") as step:
+            checker = Checker(
+                shelf=self.shelf,
+                settings=self.settings,
+                scope=self.scope,
+                step=step,
+                log_folder=results.made(self.folder.root / "checks" / name),
+            )
+            if job.target is None:
+                assert kernel.series is not None
+                base = self._revision(self.plan.scenario.kernels[0].name)
+                return checker.on_patches(spec, self._opened, base, kernel.series)
+            below = self._checked_against(job.target, kernel)
+            sides = (self._side(job.target, each) for each in (below, kernel))
+            return checker.by_make(spec, *sides)
+
+    def _checked_against(self, target: Target, kernel: KernelPlan) -> KernelPlan:
+        """As `nodes` has it: the kernel that differs by this one's patches alone, if built."""
+        below = plan.directly_below(self.plan.scenario, kernel)
+        if below is None or self._built(target, below) is None:
+            below = plan.below(self.plan.scenario, kernel)
+        assert below is not None
+        return below
+
+    def _side(self, target: Target, kernel: KernelPlan) -> Side:
+        built = self._built(target, kernel)
+        assert built is not None
+        return Side(wish=self._wish(target, kernel), built=built)
+
+    def _verify(self, job: Job) -> Verified:
+        side = self._side(_target(job), self.kernels[job.kernel])
+        with (
+            self.crowd.member(),
+            self.reporter.step(f"building {job.kernel} for {_target(job).name} once more") as step,
+        ):
+            return verify.verify(
+                side.wish,
+                side.built,
+                shelf=self.shelf,
+                settings=self.settings,
+                scope=self.scope,
+                step=step,
+            )
+
+    def _programs(self, job: Job) -> Path | BuildFailure:
+        """What a workload runs in the guest, of the kernel's own tree."""
+        kernel, target = self.kernels[job.kernel], _target(job)
+        run = next(each for each in self.plan.scenario.workloads if each.label == job.name)
+        assert run.spec.programs is not None
+        with (
+            self.crowd.member(),
+            self.reporter.step(f"programs of {kernel.name} for {job.name}") as step,
+            self._bench(target, kernel, step, copy=True) as bench,
+        ):
+            return programs.build(bench, run.spec.programs, run.parameters, name=job.name)
+
+
+def _same(one: Build, other: Build) -> bool:
+    return one.digest != "" and one.digest == other.digest
 
 
 def _target(job: Job) -> Target:

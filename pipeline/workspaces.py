@@ -27,7 +27,7 @@ from pipeline.model import FileTimes
 from pipeline.scope import Scope
 from pipeline.store import WARNINGS, Store
 
-KEEP_FOLDERS = 4  # per group: a tiny x86_64 build folder has 300 MB
+KEEP_FOLDERS = 6  # per group, of all versions together: a tiny x86_64 build folder has 300 MB
 CLEAN_BYTES = 2 << 30
 INCREMENT_BYTES = 1 << 30
 BROKEN = "broken"  # marks a build folder whose build came to an error
@@ -166,12 +166,12 @@ class Workspaces:
     # ------------------------------------------------------------------ beforehand
 
     def _started(self, folder: Path) -> Workspace:
-        for start in self._starts():
+        for start in self.starts():
             with suppress(FileNotFoundError):
                 return self._copy(start.folder, folder)
         return _empty(folder)
 
-    def _starts(self) -> list[_Start]:
+    def starts(self) -> list[_Start]:
         """Folders to continue from, the best one first: whole ones, then the nearest, then base's,
         then the last used."""
 
@@ -186,6 +186,7 @@ class Workspaces:
         return sorted((s for s in known if not from_the_future(s.times)), key=merit)
 
     def _kept(self) -> list[_Start]:
+        """The folders of trusted builds."""
         paths = (self.store.cache / "work" / self.group).glob(f"*/{TIMES}")
         return [start for path in paths if (start := _start(path.parent))]
 

@@ -188,7 +188,8 @@ class Checked:
     """What a check says of a kernel that it did not say of the one below (`new`).
 
     `problem`: why it could not be made here (no such program, no such script in the tree).
-    `left_out`: changed files that were not read, or not in full, and why.
+    `left_out`: changed files that were not read, or not in full, and why. `read`: how many
+    objects or patches were.
     """
 
     check: str
@@ -197,6 +198,7 @@ class Checked:
     problem: str = ""
     log: Path | None = None
     left_out: tuple[str, ...] = ()
+    read: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

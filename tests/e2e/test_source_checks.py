@@ -235,7 +235,7 @@ def test_new_warning_is_the_second_patch_s(lab: Lab) -> None:
 )
 def test_checks_by_make(lab: Lab, check: str, expected: Mapping[str, str]) -> None:
     quiet = lab.checked(check, "base", "innocent")
-    assert (quiet.new, quiet.problem, quiet.left_out) == ((), "", ())
+    assert (quiet.new, quiet.problem, quiet.left_out, quiet.read) == ((), "", (), 1)
     loud = lab.checked(check, "unused", "checkers")
     assert not loud.problem
     words = [str(each) for each in loud.new]

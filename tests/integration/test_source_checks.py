@@ -219,7 +219,7 @@ def test_sparse(lab: Lab) -> None:
 def test_innocent_patch_brings_nothing(lab: Lab, check: str) -> None:
     innocent = "static inline int harmless(int one)\n{\n\treturn one;\n}\n\n"
     checked = lab.checked(check, lab.prepend(innocent))
-    assert (checked.new, checked.problem) == ((), "")
+    assert (checked.new, checked.problem, checked.read) == ((), "", 1)
 
 
 def test_what_base_says_already_is_not_new(lab: Lab) -> None:
@@ -282,6 +282,42 @@ def test_objects_of_what_is_changed(lab: Lab) -> None:
         assert few.left_out == (
             f"include/linux/mini.h: {left} of {len(users)} objects that include it",
         )
+
+
+def test_object_that_make_does_not_build_by_itself_is_left_out(lab: Lab) -> None:
+    built = lab.build("v5.10", trusted=True)
+    with lab.bench(built, "v5.10") as bench:
+        for root, name in ((bench.source, "misc.c"), (bench.build, "misc.o")):
+            (root / "arch/x86/boot").mkdir(parents=True, exist_ok=True)
+            (root / "arch/x86/boot" / name).touch()
+        about = bench.build / "arch/x86/boot/.misc.o.cmd"
+        about.write_text("/src/include/linux/mini.h \\\n")
+        found = sourcechecks.touched(("arch/x86/boot/misc.c",), bench)
+        assert found.left_out == ("arch/x86/boot/misc.c: make does not build it by itself",)
+        users = sourcechecks.including(("include/linux/mini.h",), bench)
+    assert "mm/slub.o" in users["include/linux/mini.h"]
+    assert "arch/x86/boot/misc.o" not in users["include/linux/mini.h"]
+
+
+def test_users_of_a_header_are_taken_from_everywhere(lab: Lab) -> None:
+    folders = ("mm", "fs", "net", "lib")
+    text = "".join(f"{folder}/{n:02}.c\n" for folder in folders for n in range(30))
+    built = lab.build("v5.10", trusted=True)
+    with lab.bench(built, "v5.10") as bench:
+        for name in text.split():
+            target = bench.build / name.replace(".c", ".o")
+            for path in (bench.source / name, target):
+                path.parent.mkdir(exist_ok=True)
+                path.touch()
+            target.with_name(f".{target.name}.cmd").write_text(" /src/include/linux/far.h \\\n")
+        (bench.source / "include/linux/far.h").touch()
+        found = sourcechecks.touched(("include/linux/far.h", "mm/03.c"), bench, most=21)
+    assert found.objects[0] == "mm/03.o"
+    assert len(found.objects) == len(set(found.objects)) == 21
+    counts = {each: sum(o.startswith(f"{each}/") for o in found.objects) for each in folders}
+    assert counts["mm"] >= 11
+    assert min(counts.values()) >= 2
+    assert found.left_out == ("include/linux/far.h: 99 of 120 objects that include it",)
 
 
 # ---------------------------------------------------------------------- by a script
@@ -348,11 +384,12 @@ def test_each_patch_of_a_series_by_the_script_of_base(lab: Lab) -> None:
     )
     checked = checker.on_patches(CHECKPATCH, opened, revision, series)
     assert checked.problem == ""
+    assert checked.read == 2
     assert [(each.file, each.kind) for each in checked.new] == [(SLUB, "ERROR:SPACING")]
     assert (lab.folder / "checks/checkpatch-2.log").is_file()
     old = replace(revision, commit=git(lab.repository, "rev-parse", "v5.10"))
     checked = checker.on_patches(CHECKPATCH, opened, old, series)
-    assert checked.problem == "the tree has no scripts/checkpatch.pl"
+    assert (checked.problem, checked.read) == ("the tree has no scripts/checkpatch.pl", 0)
 
 
 def test_script_that_breaks_is_a_problem(lab: Lab) -> None:

@@ -224,6 +224,28 @@ def test_bench_of_a_build_of_this_run(repository: Path, yard: Yard, copy: bool) 
         assert set(compiled(again)) == {"lib/clamp.o", *(() if copy else ("mm/slub.o",))}
 
 
+def test_folder_of_base_comes_back_where_it_is_gone(repository: Path, yard: Yard) -> None:
+    there, other = change(repository, order=1), change(repository, order=2)
+    base = yard.make(yard.wish("v5.10", trusted=True))
+    (yard.cache / "work").rename(yard.folder / "aside")
+    first, second = yard.make(yard.wish(there)), yard.make(yard.wish(other))
+    assert (first.how, second.how) == ("increment on base", "increment on base")
+    (folder,) = (yard.cache / "work").glob("*/*/build")
+    assert (folder / "vmlinux").read_bytes() == base.vmlinux.read_bytes()
+
+
+def test_folder_of_another_version_is_none_of_base(repository: Path, yard: Yard) -> None:
+    git(repository, "checkout", "-q", "--orphan", "other")
+    for number in range(150):
+        (repository / f"include/linux/h{number}.h").write_text("\n")
+    other = commit(repository, "another version")
+    git(repository, "checkout", "-q", "main")
+    yard.make(yard.wish("v5.10", trusted=True))
+    (yard.cache / "work").rename(yard.folder / "aside")
+    yard.make(yard.wish(other, trusted=True))
+    assert yard.make(yard.wish(change(repository, order=1))).how == "increment on base"
+
+
 def test_bench_of_a_trusted_build_is_a_copy(yard: Yard) -> None:
     with ExitStack() as stack:
         wish = yard.wish("v5.10", trusted=True)

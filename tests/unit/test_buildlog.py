@@ -167,3 +167,8 @@ def test_a_line_of_the_source_as_clang_shows_it_is_no_fault_of_the_host() -> Non
     excerpt = "// mm: Cannot allocate memory\n"
     assert host_fault(f"/src/mm/slub.c:9:2: error: expected ';'\n{excerpt}  ^\n") == ""
     assert host_fault(f"cc1: warning: odd\n{excerpt}") == excerpt.strip()
+
+
+def test_detour_within_the_tree_is_left_out() -> None:
+    text = "/src/arch/x86/boot/compressed/../../../../lib/zlib.c:3:1: error: odd"
+    assert first_error(text).file == "lib/zlib.c"
