@@ -26,6 +26,10 @@ from pipeline.slots import SHAPE, What
 CONSOLE_LOG = "console.log"  # below a boot's folder
 TAIL_CHARACTERS = 4000
 NOT_STARTED = frozenset({126, 127})  # the shell's: not executable, not found
+# Of a test that a workload reported; other words say that it came to no result of its own.
+PASSES = frozenset({"passed", "xfail", "todo"})
+FAILS = frozenset({"failed", "timeout", "error"})
+SKIPPED = "skipped"
 
 
 class State(Enum):
@@ -124,8 +128,15 @@ def boot_view(result: BootResult) -> Observation:
     )
 
 
-def source_view(result: BootResult, source: str, *, what: What, needs_numbers: bool) -> Observation:
-    """A workload or probe in one boot: it ended well and its numbers could be read."""
+def source_view(
+    result: BootResult,
+    source: str,
+    *,
+    what: What,
+    needs_numbers: bool = False,
+    needs_tests: bool = False,
+) -> Observation:
+    """A workload or probe in one boot: it ended well, and what it told could be read."""
     trouble = _trouble(result)
     if trouble and _underway(result) == source:
         return trouble
@@ -144,19 +155,31 @@ def source_view(result: BootResult, source: str, *, what: What, needs_numbers: b
         unread = f"{source}: no number was read"
     if unread:
         return _harness(unread, result, detail=_tail(outputs[-1]))
-    return Observation(
+    good = Observation(
         state=State.GOOD,
         evidence=str(result.folder),
         seconds=sum(output.seconds for output in outputs),
     )
+    return (_untested(result, outputs[-1]) if needs_tests else None) or good
+
+
+def _untested(result: BootResult, last: Output) -> Observation | None:
+    """Of a workload that came to its end and ran no test, which is no pass."""
+    if any(test.status in PASSES | FAILS for test in result.tests):
+        return None
+    count = len(result.tests)
+    if count and all(test.status == SKIPPED for test in result.tests):
+        reason = f"{last.source}: no test ran: {count} skipped, such as {result.tests[0].name}"
+        return Observation(state=State.UNSUPPORTED, reason=reason, evidence=str(result.folder))
+    return _harness(f"{last.source}: no test came to a result", result, detail=_tail(last))
 
 
 def shape_view(result: BootResult) -> Observation:
     """The guest that came up is the one that its shape describes."""
     trouble = _trouble(result)
+    if trouble and _underway(result) == SHAPE:
+        return trouble  # no other case stands for what happened then
     if result.differences is None or result.ready is None:
-        if trouble and _underway(result) == SHAPE:
-            return trouble  # no other case stands for what happened then
         if trouble:
             return blocked(_underway(result) or "the boot", trouble)
         return Observation(state=State.HARNESS, reason="the guest's own view was not read")

@@ -83,4 +83,6 @@ class Keys:
     def build(self, config: str) -> str:
         # With the wishes, though the configuration tells all: a hit that another group has
         # made would leave this one without a folder of its base to continue from.
-        return key_of("build", self.request.tree_id, config, self._wishes, *self._common)
+        packed = recipe.wants_modules(kconfig.parse_config(config))
+        how = (recipe.PACK,) if packed else ()
+        return key_of("build", self.request.tree_id, config, self._wishes, *self._common, *how)

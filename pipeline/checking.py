@@ -51,7 +51,8 @@ class Checker:
         self.log_folder.mkdir(parents=True, exist_ok=True)
         touched, heard = self._hear(spec, this, Touched(), "patched")
         _, before = self._hear(spec, below, touched, "below")
-        checked = sourcechecks.compare(spec, before, heard)
+        told = this.built.warnings or ()
+        checked = sourcechecks.compare(spec, before, heard, told=told)
         return replace(checked, left_out=touched.left_out)
 
     def _hear(

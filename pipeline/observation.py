@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pipeline import diagnostics, plan, trials, trialview
+from pipeline import chain, diagnostics, plan, trials, trialview
 from pipeline.bootview import (
     Fault,
     Observation,
@@ -34,7 +34,7 @@ from pipeline.model import (
     Revision,
     Stop,
 )
-from pipeline.severalboots import together
+from pipeline.severalboots import TOLD, together
 from pipeline.slots import SHAPE, Slot, What
 from pipeline.trials import Compared
 
@@ -104,19 +104,24 @@ class Witness:
         """What the compiler says of this kernel and did not say of the one directly below."""
         if missing := self._ready(target, kernel):
             return missing
-        below = plan.directly_below(self.plan.scenario, kernel)
-        if below is None or (target, below.name) not in self.evidence.builds:
-            below = plan.below(self.plan.scenario, kernel)
-        assert below is not None
+        below = self._below_that_builds(target, kernel)
         if missing := self._ready(target, below):
             return missing
         now, before = self._said(target, kernel), self._said(target, below)
         if now is None or before is None:
             reason = "what the compiler said of a kernel is not known: it was built by an older run"
             return Observation(state=State.UNSUPPORTED, reason=reason)
-        return _of_diagnostics(
-            diagnostics.new(before, now), "warning", self.build(target, kernel).evidence
-        )
+        log = self.build(target, kernel).evidence
+        return _of_diagnostics(diagnostics.new(before, now), "warning", log)
+
+    def _below_that_builds(self, target: str, kernel: KernelPlan) -> KernelPlan:
+        """The kernel directly below, or where that does not build the next one that does."""
+        for each in chain.beneath(self.plan.scenario, kernel):
+            if self.build(target, each).state is State.GOOD:
+                return each
+        below = plan.below(self.plan.scenario, kernel)
+        assert below is not None
+        return below
 
     def _said(self, target: str, kernel: KernelPlan) -> tuple[Diagnostic, ...] | None:
         built = self.evidence.builds[target, kernel.name]
@@ -152,15 +157,22 @@ class Witness:
 
     def _trial(self, slot: Slot, cell: Cell) -> Observation:
         """What a trial says of a kernel in a cell."""
-        booted = self._in_cell(replace(slot, what=What.BOOT), cell)
-        if booted.state in {State.UNSUPPORTED, State.IDENTICAL}:
-            return booted
         found = self._compared.get((cell, slot.kernel.name, slot.source), ())
+        for name in dict.fromkeys((slot.kernel.name, *(each.base for each in found))):
+            ran = self._ran(slot, self._kernels[name], cell)
+            if ran.state is not State.GOOD:
+                return blocked(f"every boot of {name} to go well", ran)
         if not found:
-            if booted.state is State.GOOD:
-                return Observation(state=State.BLOCKED, reason="no boot gave the numbers for it")
-            return blocked("the boots", booted)
+            return Observation(state=State.HARNESS, reason="no boot gave the numbers for it")
         return _of_trial(found)
+
+    def _ran(self, slot: Slot, kernel: KernelPlan, cell: Cell) -> Observation:
+        """Whether a kernel booted in a cell and its workload ran: one that breaks has no times."""
+        about = replace(slot, kernel=kernel, what=What.BOOT, source="")
+        booted = self._in_cell(about, cell)
+        if booted.state is not State.GOOD or self.plan.scenario.workload(cell.workload) is None:
+            return booted
+        return self._in_cell(replace(about, what=What.WORKLOAD, source=cell.workload), cell)
 
     def findings(self, cell: Cell, kernel: str) -> frozenset[tuple[str, str]]:
         """Everything that this kernel reported in the cell, in whatever boot and attempt."""
@@ -171,22 +183,35 @@ class Witness:
             for finding in result.findings
         )
 
-    def often(self, cell: Cell, kernel: str, key: tuple[str, str]) -> tuple[int, int]:
-        """In how many of how many boots of a kernel a fault came: of those that its host let come
-        to an end."""
+    def often(self, twin: Slot, there: Sequence[Slot], key: tuple[str, str]) -> tuple[int, int]:
+        """In how many of how many boots of the kernel below a fault came, in whatever step.
+
+        `twin`: the case that tells whether a boot could have shown it; `there`: all of that kernel
+        in that cell.
+        """
+        assert twin.cell is not None
+        boots = self._boots[twin.cell, twin.kernel.name]
+        with_it = [boot for boot in boots if key in self._keys(there, boot)]
         whole = [
-            result
-            for result in self._results.values()
-            if (result.boot.cell, result.boot.kernel) == (cell, kernel)
-            and result.stop not in {Stop.INFRA, Stop.CUT}
-        ]
-        with_it = [
-            result
-            for result in whole
-            if any((each.kind, each.title) == key for each in result.findings)
-            or any(each.key == key for each in boot_view(result).faults)
+            boot for boot in boots if boot in with_it or self._in_boot(twin, boot).state in TOLD
         ]
         return len(with_it), len(whole)
+
+    def told(self, slot: Slot) -> Observation | None:
+        """What those boots say together that could show a fault; None where there are none."""
+        assert slot.cell is not None
+        boots = self._boots[slot.cell, slot.kernel.name]
+        views = [self._in_boot(slot, boot) for boot in boots]
+        return together([view for view in views if view.state in TOLD])
+
+    def _keys(self, there: Sequence[Slot], boot: BootId) -> set[tuple[str, str]]:
+        """All that a kernel did wrong in a boot that its host let come to an end."""
+        result = self._results.get(boot)
+        if result is None or result.stop in {Stop.INFRA, Stop.CUT}:
+            return set()
+        views = (self._in_boot(slot, boot) for slot in there if slot.what is not What.TRIAL)
+        found = {fault.key for view in views for fault in view.faults}
+        return found | {(finding.kind, finding.title) for finding in result.findings}
 
     def _in_cell(self, slot: Slot, cell: Cell) -> Observation:
         if cell in self.plan.unsupported:
@@ -219,8 +244,14 @@ class Witness:
             return shape_view(result)
         if slot.what is What.EVENT:
             return event_view(result, slot.source)
-        needs_numbers = slot.what is What.PROBE or self._has_readings(slot.source)
-        return source_view(result, slot.source, what=slot.what, needs_numbers=needs_numbers)
+        run = self.plan.scenario.workload(slot.source) if slot.what is What.WORKLOAD else None
+        return source_view(
+            result,
+            slot.source,
+            what=slot.what,
+            needs_numbers=run is None or any(each.required for each in run.spec.readings),
+            needs_tests=run is not None and bool(run.spec.ktap),
+        )
 
     def _planned_outputs(self, result: BootResult) -> BootResult:
         """A fault under a step that no case stands for is the boot's, not lost."""
@@ -228,14 +259,6 @@ class Witness:
         sources = {SHAPE, *self.plan.scenario.probes, *(labels & {result.boot.cell.workload})}
         outputs = tuple(output for output in result.outputs if output.source in sources)
         return replace(result, outputs=outputs)
-
-    def _has_readings(self, label: str) -> bool:
-        return any(
-            reading.required
-            for run in self.plan.scenario.workloads
-            if run.label == label
-            for reading in run.spec.readings
-        )
 
     @cached_property
     def _kernels(self) -> Mapping[str, KernelPlan]:

@@ -7,11 +7,44 @@ often is as much a finding as one that never has it.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
 
 ALPHA = 0.05
 POWER = 0.95
 MOST = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """A fault came in `patched` of `of` boots, and in `base` of `of_base` of the kernel below."""
+
+    patched: int
+    of: int
+    base: int
+    of_base: int
+
+    @property
+    def chance(self) -> float:
+        return chance(self.patched, self.of, self.base, self.of_base)
+
+    @property
+    def more_often(self) -> bool:
+        """Whether the patched kernel has it more often than the one below, by more than chance."""
+        return self.patched * self.of_base > self.base * self.of and self.chance < ALPHA
+
+    def words(self, below: str) -> str:
+        """“11 of 50 patched, 0 of 50 base, p = 0.00053 (Fisher's exact test)”."""
+        rates = f"{self.patched} of {self.of} patched, {self.base} of {self.of_base} {below}"
+        return f"{rates}, p = {self.chance:.2g} (Fisher's exact test)"
+
+    @property
+    def needed(self) -> str:
+        """How many boots it takes to tell."""
+        rate = self.patched / self.of
+        boots = boots_for(rate)
+        many = f"{MOST} or more boots" if boots >= MOST else f"{boots} boots"
+        return f"to find a fault that comes so often takes {many} of each (--odds {rate:.2g})"
 
 
 def chance(patched: int, of: int, base: int, of_base: int) -> float:
@@ -39,10 +72,10 @@ def fewest(boots: int) -> int:
 
 def power(rate: float, boots: int) -> float:
     """The probability that a fault of this rate is found with so many boots of each kernel."""
-    least = fewest(boots)
-    return sum(
-        math.comb(boots, n) * rate**n * (1 - rate) ** (boots - n) for n in range(least, boots + 1)
+    missed = sum(
+        math.comb(boots, n) * rate**n * (1 - rate) ** (boots - n) for n in range(fewest(boots))
     )
+    return max(0.0, 1.0 - missed)
 
 
 @cache

@@ -60,7 +60,13 @@ def case_exit(case: Case, *, strict: bool = False) -> int:
 
 
 def case_bisect(case: Case) -> int:
-    """What a case alone says of a commit to `git bisect run`."""
+    """What a case alone says of a commit to `git bisect run`.
+
+    What could not be looked at beside the trial (a test that is skipped, a check whose program is
+    not here) keeps nobody from judging the commit.
+    """
+    if case.outcome is Outcome.UNSUPPORTED and not case.on_trial:
+        return GOOD
     return SKIP if case.unjudgeable else RULES[case.outcome].bisect
 
 

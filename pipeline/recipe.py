@@ -1,4 +1,4 @@
-"""The make command lines of a kernel build, and the script that repeats them. Pure."""
+"""The make command lines of a kernel build, and the script that repeats them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline import kconfig
+from pipeline import kconfig, sandbox
 from pipeline.compiler import Compiler
 from pipeline.model import Architecture
 
@@ -23,13 +23,22 @@ ENVIRONMENT: Mapping[str, str] = {
     # Set but empty: no "+" for a tree that is not at a tag.
     "LOCALVERSION": "",
 }
+# Of what is around a build in the sandbox, what a build on the host needs too: with another PATH
+# Kconfig may find programs (rustc, pahole) that change the configuration.
+AROUND = {name: sandbox.ENVIRONMENT[name] for name in ("PATH", "LC_ALL", "TZ")}
 FRAGMENTS = Path("/fragments")
 MODULES = "modules"
 LINE_TABLES = "-g1"  # with inlined functions, without variables and types: 40 % of -g
 SYNCED = "--output-sync=target"
 INSTALLED = ".ktrial-modules"
 ARCHIVE = "modules.cpio"
-PACK = f"find lib/* | LC_ALL=C sort | cpio --quiet --reproducible -R 0:0 -o -H newc > ../{ARCHIVE}"
+# The archive depends on nothing but what is in the modules: no times, and none of the links that
+# modules_install makes to the source and build folders.
+PACK = (
+    "rm -f lib/modules/*/build lib/modules/*/source && find lib -exec touch -h -d @946684800 {} + "
+    "&& find lib/* | LC_ALL=C sort | cpio --quiet --reproducible -R 0:0 -o -H newc "
+    f"> ../{ARCHIVE}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +132,7 @@ def render_script(recipe: Recipe, config: Mapping[str, str]) -> str:
         ),
     )
     exports = "".join(
-        f"export {name}={shlex.quote(value)}\n" for name, value in ENVIRONMENT.items()
+        f"export {name}={shlex.quote(value)}\n" for name, value in {**AROUND, **ENVIRONMENT}.items()
     )
     return f"""#!/bin/sh
 # Builds this kernel again: sh build.sh TREE [FOLDER]
@@ -134,8 +143,12 @@ set -eu
 tree=$(realpath "${{1:?the kernel tree}}")
 folder=$(realpath -m "${{2:-build}}")
 mkdir -p "$folder"
-cp "$(dirname "$0")/config" "$folder/.config"
+config=$(realpath "$(dirname "$0")/config")
+cp "$config" "$folder/.config"
+unset MAKEFLAGS KCFLAGS KAFLAGS KCPPFLAGS LLVM LLVM_IAS
 {exports}{_shell(here.make("olddefconfig"))}
+cmp -s "$config" "$folder/.config" ||
+	echo "$0: with the programs of this host the configuration comes out otherwise" >&2
 {_shell(here.compile(config))}
 {_pack(here) if wants_modules(config) else ""}echo "$folder/{recipe.architecture.image_path}"
 """

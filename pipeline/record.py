@@ -1,6 +1,7 @@
 """`result.json`: a whole run as JSON, and back. Pure.
 
-    {"schema": 1, "run": {...}, "samples": {"columns": [...], "rows": [[...], ...]}}
+    {"schema": 1, "run": {...}, "samples": {"columns": [...], "rows": [[...], ...]},
+     "left_out": {"run.evidence.…": "4000 of 5000 warnings: see …/build.log"}}
 
 `run` mirrors the records of `model` by their annotations: a dataclass is an object, a union of
 dataclasses an object with its "type", an Enum its value, a Path a string, a table whose keys
@@ -9,6 +10,9 @@ without knowing ktrial: one row for each cell × kernel × block × boot × phas
 
 `SCHEMA` is raised when a reader of the former one would misread a file; a key more is no
 reason. Keys that are not known are passed over, those that are missing have their defaults.
+
+What may be without bound is cut: a build's warnings at MOST_WARNINGS, each text at MOST_TEXT
+characters. The logs have all of it, and `left_out` says what was cut, by its place.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 from functools import cache
@@ -27,9 +31,24 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.model import Better, BootId, BootResult, Phase, Run, Sample
+from pipeline.model import (
+    Better,
+    BootId,
+    BootResult,
+    Build,
+    Evidence,
+    Finding,
+    Output,
+    Phase,
+    Run,
+    Sample,
+    TestResult,
+)
+from pipeline.text import cut
 
 SCHEMA = 1
+MOST_WARNINGS = 1_000  # of a build
+MOST_TEXT = 500_000  # characters
 COLUMNS = (
     "architecture",
     "configuration",
@@ -49,11 +68,12 @@ COLUMNS = (
 
 def dump(run: Run) -> str:
     """The run as JSON text (ASCII, ends with a newline)."""
-    bare = replace(run, evidence=replace(run.evidence, boots=tuple(map(_bare, run.evidence.boots))))
+    left_out: dict[str, str] = {}
     document = {
         "schema": SCHEMA,
-        "run": _encode(bare),
+        "run": _encode(replace(run, evidence=_bounded(run.evidence, left_out))),
         "samples": {"columns": COLUMNS, "rows": list(_rows(run))},
+        "left_out": left_out,
     }
     text = json.dumps(document, indent=1, allow_nan=False)
     return f"{text}\n"
@@ -87,11 +107,65 @@ def _parse(text: str) -> Mapping[str, Any]:
     return document
 
 
+# --------------------------------------------------------------------------- what is cut
+
+
+def _bounded(evidence: Evidence, left_out: dict[str, str]) -> Evidence:
+    """The evidence without samples, which have their table, and without what is too long."""
+    builds = {
+        key: _fewer_warnings(found, f"run.evidence.builds.{'.'.join(key)}.warnings", left_out)
+        if isinstance(found, Build)
+        else found
+        for key, found in evidence.builds.items()
+    }
+    boots = tuple(_bounded_boot(result, left_out) for result in evidence.boots)
+    return replace(evidence, builds=builds, boots=boots)
+
+
+def _fewer_warnings(build: Build, place: str, left_out: dict[str, str]) -> Build:
+    said = build.warnings or ()
+    if len(said) <= MOST_WARNINGS:
+        return build
+    left_out[place] = f"{len(said) - MOST_WARNINGS} of {len(said)} warnings: see {build.log}"
+    return replace(build, warnings=said[:MOST_WARNINGS])
+
+
+def _bounded_boot(result: BootResult, left_out: dict[str, str]) -> BootResult:
+    def shorter(records: Iterable[Any], kind: str, *fields: str) -> tuple[Any, ...]:
+        place = f"run.evidence.boots.{result.boot.name}.{kind}"
+        return tuple(
+            _shorter(each, fields, f"{place}[{number}]", result.folder, left_out)
+            for number, each in enumerate(records)
+        )
+
+    return replace(
+        result,
+        samples=(),
+        findings=shorter(result.findings, "findings", "excerpt", "decoded"),
+        outputs=shorter(result.outputs, "outputs", "text"),
+        tests=shorter(result.tests, "tests", "detail"),
+    )
+
+
+def _shorter(
+    record: Finding | Output | TestResult,
+    fields: Iterable[str],
+    place: str,
+    folder: Path,
+    left_out: dict[str, str],
+) -> Finding | Output | TestResult:
+    """The record, with `fields` of it cut that are too long; itself where none is."""
+    for field in fields:
+        text: str = getattr(record, field)
+        if len(text) > MOST_TEXT:
+            left_out[f"{place}.{field}"] = f"of {len(text)} characters the middle: see {folder}"
+            # Shorter than the limit with what `cut` says, so that it is not cut again.
+            changes: dict[str, Any] = {field: cut(text, MOST_TEXT - 1_000, where=str(folder))}
+            record = replace(record, **changes)
+    return record
+
+
 # --------------------------------------------------------------------------- the flat table
-
-
-def _bare(result: BootResult) -> BootResult:
-    return replace(result, samples=())
 
 
 def _rows(run: Run) -> Iterator[list[Any]]:

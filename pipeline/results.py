@@ -63,6 +63,7 @@ def new_folder(results: Path) -> Iterator[Folder]:
     """
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
     root = results / run_id
+    before = _latest(results)
     missing = [path for path in (results, *results.parents) if not path.exists()]
     try:
         root.mkdir(parents=True)
@@ -77,6 +78,8 @@ def new_folder(results: Path) -> Iterator[Folder]:
         yield Folder(root)
     except (UserError, Cancelled):
         shutil.rmtree(root, ignore_errors=True)
+        if _latest(results) == root.name:
+            _name_latest(results, before)
         if results in missing:
             (results / ".gitignore").unlink(missing_ok=True)
         for path in missing:
@@ -87,21 +90,45 @@ def new_folder(results: Path) -> Iterator[Folder]:
 
 def point_latest(folder: Folder) -> None:
     """Let `latest` name this run; readers never see it missing. A `latest` that is no link, or a
-    file system without links, keeps things as they are."""
-    link = folder.root.parent / "latest"
-    fresh = folder.root.parent / f".latest.{folder.root.name}"
+    file system without links, keeps things as they are.
+
+    Named from its first JUnit file on: else whoever reads `latest` of a killed run would take an
+    older run's results for its own. A run that leaves nothing gives the name back.
+    """
+    _name_latest(folder.root.parent, folder.root.name)
+
+
+def _latest(results: Path) -> str:
+    """The run that `latest` names, "" for none."""
+    link = results / "latest"
+    try:
+        return str(link.readlink()) if link.is_symlink() else ""
+    except OSError:
+        return ""
+
+
+def _name_latest(results: Path, run: str) -> None:
+    link = results / "latest"
     if link.exists() and not link.is_symlink():
         return
+    fresh = results / f".latest.{run}"
     with suppress(OSError):
-        fresh.symlink_to(folder.root.name)
+        if not run:
+            link.unlink()
+            return
+        fresh.symlink_to(run)
         fresh.replace(link)
 
 
 def write(path: Path, text: str) -> None:
     """Write a whole file or nothing: a reader or a kill never finds half of it."""
     fresh = path.with_name(f".{path.name}.part")
-    fresh.write_text(text, encoding="utf-8", errors="replace")
-    fresh.replace(path)
+    try:
+        fresh.write_text(text, encoding="utf-8", errors="replace")
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)  # on a full disk it would keep what others need
+        raise
 
 
 def link(source: Path, target: Path) -> None:

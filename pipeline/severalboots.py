@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.bootview import Fault, Observation, State
@@ -15,6 +15,8 @@ _WORST_FIRST = (
     State.UNSUPPORTED,
     State.IDENTICAL,
 )
+# Boots that could have shown a fault; of the others their host, or another fault, kept the kernel.
+TOLD = frozenset({State.GOOD, State.FAULTY})
 
 
 def together(boots: Sequence[Observation]) -> Observation | None:
@@ -27,7 +29,7 @@ def together(boots: Sequence[Observation]) -> Observation | None:
             return replace(
                 these[0],
                 reason=_of(len(these), len(boots)) + these[0].reason,
-                faults=_merged(these, len(boots)),
+                faults=_merged(boots),
                 short=_short(boots),
             )
     seconds = sum(boot.seconds for boot in boots) / len(boots)
@@ -43,18 +45,19 @@ def _of(count: int, all_: int) -> str:
     return f"{count} of {all_} boots: " if all_ > 1 else ""
 
 
-def _merged(these: Iterable[Observation], all_: int) -> tuple[Fault, ...]:
-    """Each fault once, in the order of the boots, and in how many boots it was."""
+def _merged(boots: Sequence[Observation]) -> tuple[Fault, ...]:
+    """Each fault once, in the order of the boots, and in how many it was of those that tell."""
+    told = [boot for boot in boots if boot.state in TOLD]
     seen: dict[tuple[str, str], list[Fault]] = {}
-    for boot in these:
+    for boot in told:
         for fault in {fault.key: fault for fault in boot.faults}.values():
             seen.setdefault(fault.key, []).append(fault)
     return tuple(
         replace(
             same[0],
-            text=_of(len(same), all_) + same[0].text,
+            text=_of(len(same), len(boots)) + same[0].text,
             boots=len(same),
-            of=all_,
+            of=len(told),
             shared=any(each.shared for each in same),
             known=same[0].known if all(each.known for each in same) else "",
         )

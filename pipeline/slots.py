@@ -54,7 +54,7 @@ class Slot:
 def slots(plan: Plan) -> tuple[Slot, ...]:
     """Every planned case, in the order of the pipeline, each with a name of its own."""
     taken: dict[CaseId, int] = {}
-    return tuple(replace(slot, id=_unique(slot.id, taken)) for slot in _slots(plan))
+    return tuple(replace(slot, id=unique(slot.id, taken)) for slot in _slots(plan))
 
 
 def _slots(plan: Plan) -> Iterator[Slot]:
@@ -115,14 +115,15 @@ def _cell_slots(plan: Plan, cell: Cell, kernel: KernelPlan) -> Iterator[Slot]:
 
 def _id(name: str, *path: str) -> CaseId:
     """Dots separate the parts of a suite: Jenkins splits package and class at them."""
-    return CaseId(suite=".".join(map(_part, path)), name=_part(name))
+    return CaseId(suite=".".join(map(part, path)), name=part(name))
 
 
-def _part(text: str) -> str:
+def part(text: str) -> str:
+    """A part of a case's name."""
     return text.replace(".", "_")
 
 
-def _unique(id_: CaseId, taken: dict[CaseId, int]) -> CaseId:
+def unique(id_: CaseId, taken: dict[CaseId, int]) -> CaseId:
     """Names that differ in their dots alone get a number: GitLab drops a second of one name."""
     count = taken[id_] = taken.get(id_, 0) + 1
-    return id_ if count == 1 else _unique(replace(id_, name=f"{id_.name} ({count})"), taken)
+    return id_ if count == 1 else unique(replace(id_, name=f"{id_.name} ({count})"), taken)

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -277,11 +277,18 @@ def together(heard: Sequence[Heard]) -> Heard:
     )
 
 
-def compare(spec: CheckSpec, below: Heard, this: Heard) -> Checked:
-    """What is new in a kernel. Where one of both could not be read, that is the problem."""
+def compare(
+    spec: CheckSpec, below: Heard, this: Heard, *, told: Iterable[Diagnostic] = ()
+) -> Checked:
+    """What is new in a kernel. Where one of both could not be read, that is the problem.
+
+    `told`: the build's own warnings, which W=1 repeats: they are no news of a check.
+    """
+    known = {(each.file, each.kind, each.text) for each in told}
+    new = diagnostics.new(below.said, this.said)
     return Checked(
         check=spec.name,
-        new=diagnostics.new(below.said, this.said),
+        new=tuple(each for each in new if (each.file, each.kind, each.text) not in known),
         old=len(below.said),
         read=this.read,
         problem=this.problem or below.problem,

@@ -203,6 +203,8 @@ def build(kernel: str, architecture: str = "x86_64") -> Build:
         sandboxed=True,
         seconds=7.25,
         how="increment on base",
+        digest=f"digest-{kernel}",
+        warnings=(),
     )
 
 

@@ -188,6 +188,17 @@ def test_w1(lab: Lab) -> None:
     assert said.text == "no previous prototype for 'open_to_all'"
 
 
+def test_w1_does_not_repeat_the_build(lab: Lab) -> None:
+    base = lab.heard("w1", lab.build("v5.10", trusted=True), "v5.10", ("mm/slub.o",))
+    both = lab.prepend("int open_to_all(void)\n{\n\treturn 1;\n}\n\n" + WARNS.format("one"))
+    built = lab.build(both)
+    heard = lab.heard("w1", built, both, ("mm/slub.o",))
+    assert len(sourcechecks.compare(CHECKS["w1"], base, heard).new) == 2
+    assert built.warnings
+    (said,) = sourcechecks.compare(CHECKS["w1"], base, heard, told=built.warnings).new
+    assert said.kind == "-Wmissing-prototypes"
+
+
 SPARSE = """\
 #ifdef __CHECKER__
 #define OTHER_SPACE __attribute__((address_space(1)))

@@ -26,6 +26,7 @@ TABLE = {
     Outcome.FAILED: ("failure", 1, 1),
     Outcome.BASE_BROKEN: ("skipped", 0, 125),
     Outcome.KNOWN: ("skipped", 0, 0),
+    Outcome.IDENTICAL: ("skipped", 0, 0),
     Outcome.INCONCLUSIVE: ("skipped", 0, 125),
     Outcome.UNSUPPORTED: ("skipped", 0, 125),
     Outcome.NOT_RUN: ("skipped", 0, 125),
@@ -50,6 +51,13 @@ def test_not_applying_fails_a_run_but_cannot_be_bisected() -> None:
     cases = [case(Outcome.FAILED, unjudgeable=True), case(Outcome.NOT_RUN)]
     assert outcomes.run_exit(cases) == 1
     assert outcomes.bisect_exit(cases) == 125
+
+
+def test_what_could_not_be_looked_at_beside_the_trial_keeps_no_commit_from_being_judged() -> None:
+    skipped = case(Outcome.UNSUPPORTED, on_trial=False)
+    assert outcomes.bisect_exit([case(Outcome.PASSED), skipped]) == 0
+    assert outcomes.bisect_exit([case(Outcome.PASSED), case(Outcome.UNSUPPORTED)]) == 125
+    assert outcomes.bisect_exit([skipped]) == 125
 
 
 def test_strict_counts_inconclusive_as_a_failure() -> None:

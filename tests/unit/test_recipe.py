@@ -80,6 +80,7 @@ def test_script_is_valid_shell_and_names_no_sandbox_path(tmp_path: Path) -> None
     assert "-C /src" not in text
     assert "O=/build" not in text
     assert "-fdebug-prefix-map=$folder=/build" in text
+    assert "export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n" in text
     assert 'make -C "$tree" "O=$folder" ARCH=arm64' in text
 
 

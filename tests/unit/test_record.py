@@ -6,12 +6,26 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pipeline import record
 from pipeline.errors import UserError
-from pipeline.model import Run
+from pipeline.model import (
+    Build,
+    Change,
+    ChangedFile,
+    ChangeKind,
+    Checked,
+    Comparison,
+    Diagnostic,
+    Examination,
+    HiddenLines,
+    Run,
+    TestResult,
+    Verified,
+)
 from tests import reports, runs
 
 RUNS = [
@@ -20,6 +34,44 @@ RUNS = [
     pytest.param(reports.varied, id="varied"),
     pytest.param(reports.with_every_outcome, id="every outcome"),
 ]
+
+
+SAID = Diagnostic(tool="compiler", file="mm/slub.c", line=7, function="f", text="unused ‘x’")
+
+
+def build(run: Run) -> Build:
+    found = run.evidence.builds["x86_64", "fix"]
+    assert isinstance(found, Build)
+    return found
+
+
+def examined() -> Run:
+    """With everything that is found out beside the boots, and tests that guests reported."""
+    run = reports.good()
+    pair = ("x86_64", "fix")
+    first, *others = run.evidence.boots
+    seen = replace(runs.finding(), decoded="mm/slub.c:7", known="is known", fingerprint="f")
+    test = TestResult(name="suite/case", status="failed", detail=reports.WILD.replace("\ud800", ""))
+    hidden = HiddenLines(lines=(1, 2), by="#ifdef CONFIG_NUMA", options=("CONFIG_NUMA=y",))
+    changed = ChangedFile(path="mm/slub.c", compiled=(3,), hidden=(hidden,))
+    evidence = replace(
+        run.evidence,
+        builds={**run.evidence.builds, pair: replace(build(run), warnings=(SAID,), digest="d")},
+        comparisons={pair: Comparison(below="base", identical=False)},
+        examinations={pair: Examination(change=Change(kind=ChangeKind.STRINGS), files=(changed,))},
+        checked={
+            ("", "fix", "checkpatch"): Checked(check="checkpatch", new=(SAID,), log=Path("/l")),
+            (*pair, "sparse"): Checked(check="sparse", problem="no such program"),
+        },
+        verified={pair: Verified(differing=("vmlinux",), seconds=3.0)},
+        boots=(replace(first, findings=(seen,), tests=(test, test), since=4.5), *others),
+        spared={"verify.x86_64.fix": "why"},
+        enough={first.boot.name: "the answer was clear"},
+    )
+    return replace(run, evidence=evidence)
+
+
+RUNS.append(pytest.param(examined, id="examined"))
 
 
 @pytest.mark.parametrize("make", RUNS)
@@ -108,3 +160,28 @@ def test_a_wrong_value_is_named_by_its_place() -> None:
     document["samples"]["rows"][0][10] = "many"
     with pytest.raises(UserError, match="samples"):
         record.load(json.dumps(document))
+
+
+def test_a_builds_warnings_are_cut_and_counted() -> None:
+    run = reports.good()
+    many = tuple(replace(SAID, line=number) for number in range(5_000))
+    builds = {**run.evidence.builds, ("x86_64", "fix"): replace(build(run), warnings=many)}
+    text = record.dump(replace(run, evidence=replace(run.evidence, builds=builds)))
+    kept = build(record.load(text)).warnings
+    assert kept == many[: record.MOST_WARNINGS]
+    ((place, words),) = json.loads(text)["left_out"].items()
+    assert place == "run.evidence.builds.x86_64.fix.warnings"
+    assert words.startswith("4000 of 5000 warnings: see ")
+    assert words.endswith("build.log")
+
+
+def test_texts_without_end_are_cut_once_and_say_where_they_are() -> None:
+    run = reports.good()
+    first, *others = run.evidence.boots
+    long = replace(first, outputs=(runs.output("hackbench", text="x" * 30_000_000),))
+    text = record.dump(replace(run, evidence=replace(run.evidence, boots=(long, *others))))
+    assert len(text) < 2_000_000
+    back = record.load(text)
+    assert str(first.folder) in back.evidence.boots[0].outputs[0].text
+    assert json.loads(text)["left_out"]
+    assert json.loads(record.dump(back))["left_out"] == {}
