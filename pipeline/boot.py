@@ -22,8 +22,10 @@ from pipeline import (
     image,
     metrics,
     patience,
+    plan,
     repeat,
     results,
+    symbols,
     workload,
 )
 from pipeline.actor import Setting
@@ -41,6 +43,7 @@ from pipeline.model import (
     Cell,
     EventResult,
     Image,
+    KernelPlan,
     Output,
     ProbeSpec,
     Reading,
@@ -65,6 +68,7 @@ class BootJob:
     """What to boot, with what. `expected_seconds`: of the workload, None where nobody knows."""
 
     boot: BootId
+    kernel: KernelPlan
     build: Build
     image: Image
     accelerator: Accelerator
@@ -164,7 +168,7 @@ class Booter:
             account = self._guest(job, made, hypervisor, scope=whole, step=step)
         self._write_outputs(account.carried.outputs, here)
         self._remember(job, account)
-        return self._result(job, made, account, here)
+        return self._result(job, made, account, here, whole)
 
     # ------------------------------------------------------------------ before
 
@@ -177,6 +181,7 @@ class Booter:
             events=self.scenario.events_in(cell.guest),
             expected=self._took.get(cell) if expected is None else expected,
             slower=job.build.slower,
+            settings=job.kernel.settings,
         )
 
     def _remember(self, job: BootJob, account: _Account) -> None:
@@ -205,7 +210,11 @@ class Booter:
             kernel=job.build.image,
             initrd=initrd,
             console=here / "console.log",
-            cmdline=(*job.build.cmdline, *workload.kernel_arguments(program.run)),
+            cmdline=(
+                *job.build.cmdline,
+                *job.kernel.cmdline,
+                *workload.kernel_arguments(program.run),
+            ),
             network=way.network,
             slower=job.build.slower,
             reserves=job.build.reserves,
@@ -229,7 +238,9 @@ class Booter:
             repeat.Recipe(
                 spec=made.spec,
                 build=job.build,
-                kept=self.folder.build(job.boot.cell.target, job.boot.kernel),
+                kept=self.folder.build(
+                    plan.target_of(job.boot.cell.built_for, job.kernel).name, job.kernel.source
+                ),
                 image=job.image,
                 files=made.way.files(),
                 steps=made.program.steps,
@@ -288,7 +299,9 @@ class Booter:
             return run.spec.readings
         return next((probe.readings for probe in self.probes if probe.name == source), ())
 
-    def _result(self, job: BootJob, made: _Made, account: _Account, here: Path) -> BootResult:
+    def _result(
+        self, job: BootJob, made: _Made, account: _Account, here: Path, scope: Scope
+    ) -> BootResult:
         samples: list[Sample] = []
         problems: list[str] = []
         carried, end = account.carried, account.carried.end
@@ -306,7 +319,7 @@ class Booter:
             boot=job.boot,
             stop=end.stop,
             reason=end.reason,
-            findings=end.findings,
+            findings=symbols.decoded(end.findings, job.build, scope),
             outputs=carried.outputs,
             samples=tuple(samples),
             problems=(*problems, *told.problems),

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from pipeline.attempts import counted
 from pipeline.model import BootResult, Cell, EventState, Run
 
 NAMED = 3  # cells that are named for one note; there may be a hundred
 NOTHING = "-"
-
-
-def counted(boots: Iterable[BootResult]) -> tuple[BootResult, ...]:
-    """The last attempt at each boot, which is the one that counts, in the order given."""
-    last: dict[tuple[Cell, str, int], BootResult] = {}
-    for each in boots:
-        key = (each.boot.cell, each.boot.kernel, each.boot.block)
-        if key not in last or each.boot.boot >= last[key].boot.boot:
-            last[key] = each
-    return tuple(last.values())
 
 
 def of(boots: Iterable[BootResult]) -> tuple[str, ...]:

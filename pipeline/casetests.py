@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from pipeline import bootnotes, odds
+from pipeline import odds
 from pipeline import plan as plans
+from pipeline.attempts import counted
 from pipeline.bootview import FAILS, PASSES, SKIPPED
 from pipeline.model import (
     BootResult,
@@ -99,7 +100,7 @@ def cases(
 def _cases(plan: Plan, evidence: Evidence, root: Path | None) -> Iterator[Told]:
     planned = set(plan.boots)
     found: dict[tuple[Cell, str], list[_Boot]] = {}
-    for result in sorted(bootnotes.counted(evidence.boots), key=lambda each: each.boot.block):
+    for result in sorted(counted(evidence.boots), key=lambda each: each.boot.block):
         if replace(result.boot, boot=0) in planned:
             found.setdefault((result.boot.cell, result.boot.kernel), []).append(_Boot(result))
     kernels = [kernel for kernel in plan.scenario.kernels if kernel.boots]

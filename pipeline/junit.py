@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from junit_xml import TestCase, TestSuite
 
 from pipeline import bootnotes, outcomes, slots
+from pipeline.attempts import counted
 from pipeline.model import (
     BootResult,
     Build,
@@ -211,7 +212,7 @@ def _attempts(
 
 
 def _made_again(boots: Sequence[BootResult], run: Run) -> Iterator[_Attempt]:
-    for last in bootnotes.counted(boots):
+    for last in counted(boots):
         earlier = {b.boot.boot: b for b in boots if b.boot.block == last.boot.block}
         for number in range(last.boot.boot):
             before = earlier.get(number)

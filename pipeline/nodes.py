@@ -277,8 +277,8 @@ def _is_compared(plan: Plan, kernel: KernelPlan) -> bool:
     return (
         below is not None
         and kernel.of is None
-        and (kernel.configuration, kernel.guest, kernel.cmdline, kernel.settings, kernel.events)
-        == (below.configuration, below.guest, below.cmdline, below.settings, below.events)
+        and (kernel.configuration, kernel.cmdline, kernel.settings)
+        == (below.configuration, below.cmdline, below.settings)
     )
 
 

@@ -140,12 +140,8 @@ def _build_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -
     )
     _source_options(build)
     _build_options(build)
-    add = build.add_argument
-    add("--verify", action="store_true", help="build once more, clean, and compare bit for bit")
-    add(
-        "--cover",
-        action="store_true",
-        help="add a configuration that compiles the changed lines which no other does",
+    build.add_argument(
+        "--verify", action="store_true", help="build once more, clean, and compare bit for bit"
     )
 
 

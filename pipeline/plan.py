@@ -121,11 +121,6 @@ def target_of(place: Target, kernel: KernelPlan) -> Target:
     return replace(place, configuration=kernel.configuration or place.configuration)
 
 
-def guest_of(cell: Cell, kernel: KernelPlan) -> str:
-    """The shape in which a kernel boots in a cell."""
-    return kernel.guest or cell.guest
-
-
 def matches(pattern: CellPattern, cell: Cell) -> bool:
     """Whether a pattern names this cell; what is empty in it stands for any."""
     return all(wanted in ("", getattr(cell, name)) for name, wanted in _named(pattern))

@@ -23,6 +23,7 @@ from pipeline import (
     image,
     incoming,
     junit,
+    junitfile,
     known,
     nodes,
     odds,
@@ -39,7 +40,6 @@ from pipeline import (
     summary,
     tree,
     trial,
-    verdict,
     weigh,
 )
 from pipeline.budget import Budget
@@ -47,7 +47,7 @@ from pipeline.catalog import Catalog
 from pipeline.errors import Cancelled, InfraError, UserError
 from pipeline.history import History
 from pipeline.intake import Desk, Intake, Request
-from pipeline.model import Plan, Run, Scenario, Tree, TreeSpec
+from pipeline.model import Evidence, Plan, Run, Scenario, Tree, TreeSpec
 from pipeline.progress import Reporter
 from pipeline.results import Folder
 from pipeline.scope import Scope
@@ -275,7 +275,7 @@ def try_out(top: Desktop, taken: Intake) -> int:
         finished = _carry_out(top, taken, todo, folder)
         text = summary.render(finished, strict=top.arguments.strict)
         try:
-            _write(finished, folder, text)
+            _write(finished, folder, text, top.arguments.junit_dialect)
         except OSError as error:
             sys.stdout.write(text)
             raise InfraError(
@@ -286,7 +286,21 @@ def try_out(top: Desktop, taken: Intake) -> int:
 
 
 def _carry_out(top: Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
-    started = time.time()
+    begun = Run(
+        id=folder.root.name,
+        plan=todo,
+        evidence=Evidence(cut=True),
+        cases=(),
+        folder=folder.root,
+        command=shlex.join(["ktrial", *sys.argv[1:]]),
+        started=time.time(),
+        ended=time.time(),
+        host={"ktrial": version(), **host.facts()},
+        notes=taken.scenario.notes,
+    )
+    journal = junitfile.Journal(begun, dialect=getattr(top.arguments, "junit_dialect", "jenkins"))
+    journal.begin()
+    results.point_latest(folder)  # `latest` of a run that is killed is not an older one's
     history = History(top.settings.cache)
     evidence = trial.run(
         todo,
@@ -303,27 +317,17 @@ def _carry_out(top: Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
             budget=top.budget,
             weigh=_scales(top, todo, history),
             fail_fast=top.arguments.fail_fast,
+            so_far=journal.told,
         ),
     )
     if evidence.cut and not (evidence.revisions or evidence.builds or evidence.boots):
         raise Cancelled
-    return Run(
-        id=folder.root.name,
-        plan=todo,
-        evidence=evidence,
-        cases=verdict.judge(todo, evidence, root=folder.root),
-        folder=folder.root,
-        command=shlex.join(["ktrial", *sys.argv[1:]]),
-        started=started,
-        ended=time.time(),
-        host={"ktrial": version(), **host.facts()},
-        notes=taken.scenario.notes,
-    )
+    return junitfile.finished(begun, evidence, ended=time.time())
 
 
-def _write(finished: Run, folder: Folder, text: str) -> None:
+def _write(finished: Run, folder: Folder, text: str, dialect: str) -> None:
     results.write(folder.root / "summary.txt", text)
-    results.write(folder.root / "junit.xml", junit.render(finished))
+    results.write(folder.root / "junit.xml", junit.render(finished, dialect))
     results.write(folder.root / "result.json", record.dump(finished))
     results.point_latest(folder)
 

@@ -123,10 +123,8 @@ def _kernel(folder: Path, entry: KernelEntry, read_files: ReadFiles) -> KernelPl
         series=series,
         of=entry.of,
         configuration=entry.configuration,
-        guest=entry.guest,
         cmdline=entry.cmdline,
         settings=entry.settings,
-        events=entry.events,
     )
 
 

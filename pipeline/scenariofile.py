@@ -29,10 +29,8 @@ class KernelEntry:
     patches: tuple[str, ...] = ()
     of: str | None = None
     configuration: str = ""
-    guest: str = ""
     cmdline: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    events: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +92,7 @@ def load(folder: Path) -> ScenarioFile:
     path = folder / FILE
     found = schema.read(path, ScenarioFile, folder=folder)
     for kernels in (found.kernels, *(variant.kernels for variant in found.variants)):
-        _check_kernels(path, kernels)
+        _check_kernels(path, kernels, has_workloads=bool(found.workloads))
     if found.boots < 1:
         raise UserError(f"{path}: boots: expected 1 or more, not {found.boots}")
     _check_tables(path, found)
@@ -136,7 +134,7 @@ def _check_tables(path: Path, found: ScenarioFile) -> None:
             raise UserError(f"{path}: tables: “{table.title}” has no columns", hint="name them")
 
 
-def _check_kernels(path: Path, kernels: tuple[KernelEntry, ...]) -> None:
+def _check_kernels(path: Path, kernels: tuple[KernelEntry, ...], *, has_workloads: bool) -> None:
     seen: dict[str, KernelEntry] = {}
     for kernel in kernels:
         if kernel.name in seen:
@@ -145,6 +143,11 @@ def _check_kernels(path: Path, kernels: tuple[KernelEntry, ...]) -> None:
         for key, named in (("on", kernel.on), ("of", kernel.of)):
             if named is not None:
                 catalog.pick(f"kernel in {path}: {key} =", named, seen)
+        if kernel.settings and not has_workloads:
+            raise UserError(
+                f"{path}: kernels: “{kernel.name}” has settings, and there is no workload",
+                hint="they are written before a workload starts",
+            )
         if kernel.of and (kernel.on or kernel.patches or seen[kernel.of].of):
             raise UserError(
                 f"{path}: kernels: “{kernel.name}” is {kernel.of} under other conditions",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline import bootnotes
+from pipeline.attempts import counted
 from pipeline.model import BootResult, Cell, Phase, Plan, Run, Sample, Table
 
 TIME_UNITS = frozenset({"s", "ms", "us", "µs", "ns"})
@@ -59,8 +59,8 @@ def numbers(boots: Iterable[BootResult], source: str) -> Numbers:
 def render(run: Run, cell: Cell) -> list[str]:
     """All tables of one cell, as lines; those without a number are left out."""
     kernels = [kernel.name for kernel in run.plan.scenario.kernels]
-    counted = bootnotes.counted(run.evidence.boots)
-    boots = [result for result in counted if result.boot.cell == cell]
+    last = counted(run.evidence.boots)
+    boots = [result for result in last if result.boot.cell == cell]
     lines: list[str] = []
     for table in run.plan.scenario.tables or default_tables(run.plan, boots, cell):
         if table.kernel:
@@ -85,7 +85,7 @@ def _across(table: Table, run: Run, target: str) -> list[str]:
     cells = [cell for cell in run.plan.cells if cell.target == target]
     boots = [
         replace(result, boot=replace(result.boot, kernel=result.boot.cell.guest))
-        for result in bootnotes.counted(run.evidence.boots)
+        for result in counted(run.evidence.boots)
         if result.boot.cell in cells and result.boot.kernel == table.kernel
     ]
     guests = list(dict.fromkeys(cell.guest for cell in cells))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 from pipeline import events, frames, workload
@@ -43,7 +43,7 @@ class Program:
     """What happens in a guest that is ready: steps, and events on their timeline.
 
     `expected`: seconds that the workload takes, None where nobody knows. `slower`: how many times
-    as long as others a kernel of this configuration may take.
+    as long as others a kernel of this configuration may take. `settings`: see `workload.steps`.
     """
 
     run: WorkloadRun | None
@@ -51,6 +51,7 @@ class Program:
     events: tuple[Event, ...] = ()
     expected: float | None = None
     slower: float = 1.0
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def after_events(self) -> bool:
@@ -59,7 +60,9 @@ class Program:
 
     @property
     def steps(self) -> tuple[StepSpec, ...]:
-        planned = workload.steps(self.run, self.probes, after_events=self.after_events)
+        planned = workload.steps(
+            self.run, self.probes, after_events=self.after_events, settings=self.settings
+        )
         return tuple(replace(each, deadline=each.deadline * self.slower) for each in planned)
 
 
@@ -116,6 +119,7 @@ class OverSsh:
                 conductor=conductor if program.events else None,
                 after_events=program.after_events,
                 slower=program.slower,
+                settings=program.settings,
             )
             step.note("powering off")
             # Powering off waits for whoever holds the CPUs' lock: a stuck guest never would.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 
@@ -21,7 +22,9 @@ from pipeline import (
     estimate,
     evidence,
     image,
+    known,
     nodes,
+    plan,
     scheduler,
     session,
     spending,
@@ -45,6 +48,7 @@ from pipeline.model import (
     Comparison,
     ConfigFailure,
     Evidence,
+    Finding,
     Image,
     Phase,
     Plan,
@@ -259,18 +263,20 @@ class _Trial:
     def _boot(self, job: Job) -> tuple[BootResult, ...]:
         """Every attempt at this boot; the last one counts."""
         assert job.boot is not None
-        cell = job.boot.cell
-        built = self._values[nodes.build_id(cell.target, job.kernel)]
+        cell, kernel = job.boot.cell, self._kernels[job.kernel]
+        target = plan.target_of(cell.built_for, kernel).name
+        built = self._values[nodes.build_id(target, kernel.source)]
         guest_image = self._values[f"image.{cell.architecture}"]
         chosen = self._values[f"accelerator.{cell.architecture}"]
         assert isinstance(built, Build)
-        label = nodes.programs_id(cell.target, job.kernel, cell.workload)
+        label = nodes.programs_id(target, kernel.source, cell.workload)
         if isinstance(brought := self._values.get(label), Path):
             built = replace(built, programs=brought)
         assert isinstance(guest_image, Image)
         assert isinstance(chosen, Accelerator)
         todo = BootJob(
             boot=job.boot,
+            kernel=kernel,
             build=built,
             image=guest_image,
             accelerator=chosen,
@@ -286,7 +292,17 @@ class _Trial:
             shared = not alone()
         if not shared:  # what shares the host takes longer than it would
             self._remember_boot(attempts[-1])
-        return tuple(replace(each, shared=shared) for each in attempts)
+        return tuple(replace(each, shared=shared, findings=self._marked(each)) for each in attempts)
+
+    def _marked(self, result: BootResult) -> tuple[Finding, ...]:
+        """Its findings, with those that are no news."""
+        return known.mark(
+            result.findings,
+            (*self._scenario.expected, *self._plan.known),
+            workload=result.boot.cell.workload,
+            architecture=result.boot.cell.architecture,
+            today=date.today(),
+        )
 
     def _look(self, job: Job) -> Look:
         """Whether a cell's next block of boots is begun."""

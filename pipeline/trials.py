@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from pipeline import bootnotes, effects, oddities, plan, power, spending
+from pipeline import effects, oddities, plan, power, spending
+from pipeline.attempts import counted
 from pipeline.effects import Effect, Judgement
 from pipeline.model import (
     Better,
@@ -103,15 +104,15 @@ def compare(
     made: Plan, boots: Iterable[BootResult], cell: Cell | None = None
 ) -> tuple[Compared, ...]:
     """Every comparison of a plan, as far as its boots have come, or those of one cell."""
-    counted = [each for each in bootnotes.counted(boots) if each.samples]
+    last = [each for each in counted(boots) if each.samples]
     trials = wanted(made.scenario)
-    members = family(made, trials, counted)
+    members = family(made, trials, last)
     cells = [cell] if cell else [each for each in made.cells if each not in made.unsupported]
     return tuple(
         _judged(each, made, members)
         for trial in trials
         for place in cells
-        for each in _in_cell(made, trial, place, counted)
+        for each in _in_cell(made, trial, place, last)
     )
 
 

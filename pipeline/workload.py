@@ -181,17 +181,20 @@ def steps(
     *,
     folder: str = GUEST_FOLDER,
     after_events: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> tuple[StepSpec, ...]:
     """All commands of a boot, in order. Without a workload each probe is read once, after boot.
 
     `folder` is where, in the guest, readings are kept while the workload runs; `after_events`
-    says that there are events before the workload, behind which probes may be read.
+    says that there are events before the workload, behind which probes may be read. `settings`:
+    what is written to which file before the workload starts; where that fails, so does it.
     """
     behind = _phase_steps(probes, Phase.AFTER_EVENTS) if after_events else iter(())
     if run is None:
         early = (_probe_step(probe, Phase.AFTER_BOOT) for probe in probes)
         return (SHAPE_STEP, *early, *behind)
     during = [probe for probe in probes if Phase.DURING in probe.phases]
+    words = _written(settings or {}) + command(run)
     return (
         SHAPE_STEP,
         *_phase_steps(probes, Phase.AFTER_BOOT),
@@ -200,13 +203,23 @@ def steps(
         StepSpec(
             source=run.label,
             phase=Phase.WORKLOAD,
-            command=_with_readings(command(run), during, folder) if during else command(run),
+            command=_with_readings(words, during, folder) if during else words,
             deadline=run.spec.deadline,
         ),
         *(_handover(probe, folder) for probe in during),
         *_phase_steps(probes, Phase.AFTER),
         *_phase_steps(probes, Phase.AFTER_DROP),
     )
+
+
+def _written(settings: Mapping[str, str]) -> str:
+    """Shell lines that write each setting, or end with the file's name."""
+    lines = (
+        f"printf '%s\\n' {shlex.quote(value)} > {shlex.quote(path)} || "
+        f"{{ echo 'cannot write {shlex.quote(value)} to '{shlex.quote(path)} >&2; exit 1; }}\n"
+        for path, value in settings.items()
+    )
+    return "".join(lines)
 
 
 def _phase_steps(probes: Sequence[ProbeSpec], phase: Phase) -> Iterator[StepSpec]:
@@ -288,6 +301,7 @@ def timeline(
     conductor: Conductor | None = None,
     after_events: bool = False,
     slower: float = 1.0,
+    settings: Mapping[str, str] | None = None,
 ) -> tuple[Output, ...]:
     """Run a boot's steps, each under its own deadline; what each printed, in their order.
 
@@ -302,7 +316,7 @@ def timeline(
     """
     planned = [
         replace(spec, deadline=spec.deadline * slower)
-        for spec in steps(run, probes, after_events=after_events)
+        for spec in steps(run, probes, after_events=after_events, settings=settings)
     ]
     early = [spec for spec in planned if spec.phase is Phase.AFTER_BOOT]
     outputs = _carried_out(session, early, scope, step)

@@ -36,7 +36,6 @@ class Plan:
     rate: float = 0.0  # of a fault that is to be found on some boots; 0: none is looked for
     patch_checks: tuple[str, ...] = ()  # of the scenario's checks, those that read patches alone
     verify: bool = False  # each kernel is built once more, clean
-    cover: bool = False  # configurations are added that compile what no other does
 
 
 @dataclass(frozen=True, kw_only=True)

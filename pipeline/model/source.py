@@ -111,9 +111,8 @@ class KernelPlan:
     does not boot is built and checked alone: a commit in the middle of a series.
 
     With `of` it is another kernel's source under other conditions, and what follows says which:
-    `configuration` (a point of the kconfig axis) and `guest` (a shape) in place of the cell's,
-    further kernel arguments, `settings` (file in the guest -> what is written there before the
-    workload), and the labels of the `events` that it takes (None: all).
+    `configuration` (a point of the kconfig axis) in place of the cell's, further kernel arguments,
+    and `settings` (file in the guest -> what is written there before the workload).
     """
 
     name: str
@@ -124,10 +123,8 @@ class KernelPlan:
     boots: bool = True
     of: str | None = None
     configuration: str = ""
-    guest: str = ""
     cmdline: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    events: tuple[str, ...] | None = None
 
     @property
     def source(self) -> str:

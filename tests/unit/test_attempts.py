@@ -45,7 +45,9 @@ def run(*plays: BootResult | InfraError) -> tuple[BootResult, ...]:
 
 def replace_boot() -> BootJob:
     nothing: Any = None
-    return BootJob(boot=GOOD.boot, build=nothing, image=nothing, accelerator=nothing)
+    return BootJob(
+        boot=GOOD.boot, kernel=runs.BASE, build=nothing, image=nothing, accelerator=nothing
+    )
 
 
 def test_a_good_boot_is_booted_once() -> None:

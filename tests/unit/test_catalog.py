@@ -22,6 +22,7 @@ from pipeline.model import (
     CellPattern,
     CheckSpec,
     Event,
+    Expected,
     GuestShape,
     ImageRecipe,
     NumaCell,
@@ -32,6 +33,8 @@ from pipeline.model import (
     Role,
     Table,
     Toolchain,
+    TreePrograms,
+    Trial,
     Value,
     WorkloadSpec,
 )
@@ -194,6 +197,9 @@ def test_the_examples_for_data_files_are_valid(tmp_path: Path) -> None:
 KEYS: dict[str, tuple[type, set[str]]] = {
     "scenario": (scenariofile.ScenarioFile, {"folder"}),
     "scenario, kernels": (scenariofile.KernelEntry, set()),
+    "scenario, expected": (Expected, set()),
+    "scenario, trials": (Trial, set()),
+    "workload, programs": (TreePrograms, set()),
     "scenario, workloads": (scenariofile.WorkloadEntry, set()),
     "scenario, variants": (scenariofile.Variant, set()),
     "scenario, events": (Event, set()),

@@ -51,16 +51,6 @@ def judged(made: Plan, evidence: Evidence) -> dict[str, Case]:
     return {f"{case.id.suite.rpartition('.')[2]} {case.id.name}": case for case in cases}
 
 
-def good_evidence(made: Plan) -> Evidence:
-    """… of kernels of which the compiler said nothing."""
-    evidence = runs.good_evidence(made)
-    builds: dict[tuple[str, str], Build | BuildFailure | ConfigFailure] = {
-        place: replace(built, warnings=()) if isinstance(built, Build) else built
-        for place, built in evidence.builds.items()
-    }
-    return replace(evidence, builds=builds)
-
-
 def build_failure(
     kernel: str, error: str = "expected ‘;’", file: str = "mm/slub.c"
 ) -> BuildFailure:
@@ -125,7 +115,7 @@ def three() -> Plan:
 
 def test_names_are_stable_and_have_no_dots(three: Plan) -> None:
     names = [f"{each.suite} / {each.name}" for each in verdict.planned(three)]
-    assert names[:7] == [
+    assert names[:6] == [
         "num_present_cpus.base / apply",
         "num_present_cpus.prerequisite / apply",
         "num_present_cpus.fix / apply",
@@ -155,7 +145,7 @@ def test_names_that_differ_in_dots_alone_stay_apart() -> None:
 
 
 def test_good_evidence_passes_everything(three: Plan) -> None:
-    cases = verdict.judge(three, good_evidence(three), root=runs.ROOT)
+    cases = verdict.judge(three, runs.good_evidence(three), root=runs.ROOT)
     assert {case.outcome for case in cases} == {Outcome.PASSED}
     assert outcomes.run_exit(cases) == 0
     boot = next(case for case in cases if case.id.name == "boot")
@@ -164,7 +154,7 @@ def test_good_evidence_passes_everything(three: Plan) -> None:
 
 
 def test_only_what_is_tried_with_the_series_is_on_trial(three: Plan) -> None:
-    cases = judged(three, good_evidence(three))
+    cases = judged(three, runs.good_evidence(three))
     trial = {name for name, case in cases.items() if case.on_trial}
     assert trial == {
         "fix boot",
@@ -177,7 +167,7 @@ def test_only_what_is_tried_with_the_series_is_on_trial(three: Plan) -> None:
 
 def test_where_nothing_is_booted_the_build_is_the_trial() -> None:
     made = plan.builds(runs.scenario(PAIR))
-    cases = verdict.judge(made, good_evidence(made))
+    cases = verdict.judge(made, runs.good_evidence(made))
     assert outcomes.run_exit(cases) == 0
     assert [case.id.name for case in cases if case.on_trial] == ["build", "warnings"]
 
@@ -196,7 +186,7 @@ def test_a_series_that_does_not_apply_is_charged_and_stops_the_rest(pair: Plan) 
         words="error: patch failed: mm/slub.c:3433",
         log=runs.ROOT / "apply.patched.log",
     )
-    evidence = good_evidence(pair)
+    evidence = runs.good_evidence(pair)
     evidence = replace(
         evidence,
         revisions={**evidence.revisions, "patched": failure},
@@ -236,7 +226,7 @@ def test_a_prerequisite_that_does_not_apply_is_not_charged_to_the_series(three: 
         hunk="",
         words="",
     )
-    evidence = good_evidence(three)
+    evidence = runs.good_evidence(three)
     evidence = replace(evidence, revisions={**evidence.revisions, "prerequisite": failure})
     cases = judged(three, evidence)
     assert cases["prerequisite apply"].outcome is Outcome.BASE_BROKEN
@@ -264,7 +254,7 @@ def test_a_prerequisite_that_does_not_apply_is_not_charged_to_the_series(three: 
 def test_build_failures(
     pair: Plan, base: BuildFailure | None, patched: BuildFailure, outcome: Outcome
 ) -> None:
-    evidence = good_evidence(pair)
+    evidence = runs.good_evidence(pair)
     builds: dict[tuple[str, str], Build | BuildFailure | ConfigFailure] = dict(evidence.builds)
     builds["x86_64", "patched"] = patched
     if base:
@@ -281,7 +271,7 @@ def test_a_symbol_lost_on_the_patched_kernel_is_charged(pair: Plan) -> None:
     lost = LostSymbol(
         symbol="CONFIG_SLUB", wanted="y", got="n", fragment="base", reason="needs EXPERT"
     )
-    evidence = good_evidence(pair)
+    evidence = runs.good_evidence(pair)
     failure = ConfigFailure(kernel="patched", lost=(lost,), words="", log=Path("x.log"))
     evidence = replace(evidence, builds={**evidence.builds, ("x86_64", "patched"): failure})
     case = judged(pair, evidence)["patched build"]
@@ -294,7 +284,7 @@ def test_a_symbol_lost_on_the_patched_kernel_is_charged(pair: Plan) -> None:
 
 
 def test_a_panic_at_boot_is_charged(pair: Plan) -> None:
-    cases = judged(pair, runs.change_boot(good_evidence(pair), "patched", PANICS_AT_BOOT))
+    cases = judged(pair, runs.change_boot(runs.good_evidence(pair), "patched", PANICS_AT_BOOT))
     assert cases["patched boot"].outcome is Outcome.FAILED
     assert cases["patched boot"].evidence.endswith("patched.block0.boot0/console.log")
     assert "Oops in calculate_order" in cases["patched boot"].reason
@@ -304,7 +294,7 @@ def test_a_panic_at_boot_is_charged(pair: Plan) -> None:
 
 
 def test_the_same_panic_on_base_is_base_s(pair: Plan) -> None:
-    evidence = runs.change_boot(good_evidence(pair), "patched", PANICS_AT_BOOT)
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", PANICS_AT_BOOT)
     cases = judged(pair, runs.change_boot(evidence, "base", PANICS_AT_BOOT))
     assert cases["base boot"].outcome is Outcome.BASE_BROKEN
     assert cases["patched boot"].outcome is Outcome.BASE_BROKEN
@@ -317,7 +307,7 @@ OTHER_PANIC = {**PANICS_AT_BOOT, "findings": (runs.finding(title="Oops in vfs_re
 
 
 def test_a_panic_is_not_charged_where_base_got_no_further(pair: Plan) -> None:
-    evidence = runs.change_boot(good_evidence(pair), "patched", PANICS_AT_BOOT)
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", PANICS_AT_BOOT)
     case = judged(pair, runs.change_boot(evidence, "base", OTHER_PANIC))["patched boot"]
     assert case.outcome is Outcome.INCONCLUSIVE
     assert "Oops in calculate_order" in case.reason
@@ -326,14 +316,14 @@ def test_a_panic_is_not_charged_where_base_got_no_further(pair: Plan) -> None:
 
 def test_a_panic_is_charged_where_base_complains_and_goes_on(pair: Plan) -> None:
     warning = runs.finding("warning", "mm/page_alloc.c:123", fatal=False)
-    evidence = runs.change_boot(good_evidence(pair), "patched", PANICS_AT_BOOT)
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", PANICS_AT_BOOT)
     cases = judged(pair, runs.change_boot(evidence, "base", {"findings": (warning,)}))
     assert cases["patched boot"].outcome is Outcome.FAILED
 
 
 def test_one_boot_of_base_that_got_past_is_enough() -> None:
     made = runs.plan(runs.scenario(PAIR, boots=2))
-    evidence = runs.change_boot(good_evidence(made), "patched", PANICS_AT_BOOT)
+    evidence = runs.change_boot(runs.good_evidence(made), "patched", PANICS_AT_BOOT)
     evidence = runs.change_boot(evidence, "base", OTHER_PANIC, block=0)
     assert judged(made, evidence)["patched boot"].outcome is Outcome.FAILED
     evidence = runs.change_boot(evidence, "base", OTHER_PANIC, block=1)
@@ -343,7 +333,7 @@ def test_one_boot_of_base_that_got_past_is_enough() -> None:
 def test_what_comes_after_base_broke_down_is_not_charged(pair: Plan) -> None:
     """Base came up and died under hackbench: it might have complained later, too."""
     warning = runs.finding("warning", "mm/slub.c:99 {calculate_order}", fatal=False)
-    evidence = runs.change_boot(good_evidence(pair), "patched", {"findings": (warning,)})
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", {"findings": (warning,)})
     cases = judged(pair, runs.change_boot(evidence, "base", breaks()))
     assert cases["base boot"].outcome is Outcome.PASSED
     assert cases["patched boot"].outcome is Outcome.INCONCLUSIVE
@@ -351,7 +341,7 @@ def test_what_comes_after_base_broke_down_is_not_charged(pair: Plan) -> None:
 
 
 def test_a_panic_under_the_workload_belongs_to_the_workload(pair: Plan) -> None:
-    cases = judged(pair, runs.change_boot(good_evidence(pair), "patched", breaks()))
+    cases = judged(pair, runs.change_boot(runs.good_evidence(pair), "patched", breaks()))
     assert cases["patched boot"].outcome is Outcome.PASSED
     assert cases["patched hackbench"].outcome is Outcome.FAILED
     assert cases["patched probe slab-memory"].outcome is Outcome.NOT_RUN
@@ -367,13 +357,13 @@ def test_what_ends_a_guest_while_it_is_looked_at_is_not_lost(
     change: dict[str, object] = {"outputs": (lost,), "differences": None}
     if ends:
         change |= {"stop": Stop.KERNEL, "findings": (runs.finding("panic", "kernel panic: x"),)}
-    cases = judged(pair, runs.change_boot(good_evidence(pair), "patched", change))
+    cases = judged(pair, runs.change_boot(runs.good_evidence(pair), "patched", change))
     assert cases["patched shape"].outcome is outcome
     assert cases["patched hackbench"].outcome is Outcome.NOT_RUN
 
 
 def test_a_panic_that_base_has_in_another_step_is_base_s_all_the_same(pair: Plan) -> None:
-    evidence = runs.change_boot(good_evidence(pair), "patched", PANICS_AT_BOOT)
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", PANICS_AT_BOOT)
     cases = judged(pair, runs.change_boot(evidence, "base", breaks()))
     assert cases["base hackbench"].outcome is Outcome.BASE_BROKEN
     assert cases["patched boot"].outcome is Outcome.BASE_BROKEN
@@ -381,7 +371,7 @@ def test_a_panic_that_base_has_in_another_step_is_base_s_all_the_same(pair: Plan
 
 def test_a_fault_is_held_against_the_nearest_kernel_below(three: Plan) -> None:
     """Base is fine; what the prerequisite brings is not charged to the fix on top of it."""
-    evidence = runs.change_boot(good_evidence(three), "fix", breaks())
+    evidence = runs.change_boot(runs.good_evidence(three), "fix", breaks())
     assert judged(three, evidence)["fix hackbench"].outcome is Outcome.FAILED
     cases = judged(three, runs.change_boot(evidence, "prerequisite", breaks()))
     assert cases["base hackbench"].outcome is Outcome.PASSED
@@ -393,7 +383,7 @@ def test_a_fault_is_held_against_the_nearest_kernel_below(three: Plan) -> None:
 def test_two_patched_kernels_are_both_held_against_base() -> None:
     second = replace(PATCHED, name="second", on="patched")
     made = runs.plan(runs.scenario((BASE, PATCHED, second)))
-    evidence = good_evidence(made)
+    evidence = runs.good_evidence(made)
     for name in ("patched", "second"):
         evidence = runs.change_boot(evidence, name, breaks())
     cases = judged(made, evidence)
@@ -403,7 +393,7 @@ def test_two_patched_kernels_are_both_held_against_base() -> None:
 
 @pytest.mark.parametrize("stop", [Stop.INFRA, Stop.CUT])
 def test_a_panic_that_base_was_not_seen_without_is_inconclusive(pair: Plan, stop: Stop) -> None:
-    evidence = runs.change_boot(good_evidence(pair), "patched", PANICS_AT_BOOT)
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", PANICS_AT_BOOT)
     lost = {"stop": stop, "reason": "QEMU died", "ready": None, "outputs": (), "samples": ()}
     cases = judged(pair, runs.change_boot(evidence, "base", lost))
     assert cases["base boot"].outcome is Outcome.ERROR
@@ -414,7 +404,7 @@ def test_a_panic_that_base_was_not_seen_without_is_inconclusive(pair: Plan, stop
 
 def test_a_tree_alone_is_charged_with_its_own_faults() -> None:
     made = runs.plan(runs.scenario((replace(PATCHED, name="tree"),)))
-    cases = judged(made, runs.change_boot(good_evidence(made), "tree", breaks()))
+    cases = judged(made, runs.change_boot(runs.good_evidence(made), "tree", breaks()))
     assert cases["tree hackbench"].outcome is Outcome.FAILED
 
 
@@ -434,7 +424,7 @@ def ends(reason: str, *, stop: Stop = Stop.KERNEL, ready: float | None = None) -
 def test_base_s_own_end_is_not_charged_whatever_its_last_line(
     pair: Plan, stop: Stop, words: str, ready: float | None
 ) -> None:
-    good = good_evidence(pair)
+    good = runs.good_evidence(pair)
     here = ends(words.format("1.734122"), stop=stop, ready=ready)
     evidence = runs.change_boot(good, "patched", here)
     name = "patched hackbench" if ready else "patched boot"
@@ -448,7 +438,7 @@ def test_base_s_own_end_is_not_charged_whatever_its_last_line(
 
 def test_a_reset_in_another_step_is_another_fault(pair: Plan) -> None:
     reset = "the guest reset itself; the console's last line: x"
-    evidence = runs.change_boot(good_evidence(pair), "patched", ends(reset))
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", ends(reset))
     evidence = runs.change_boot(evidence, "base", ends(reset, ready=1003.5))
     assert judged(pair, evidence)["patched boot"].outcome is Outcome.FAILED
 
@@ -456,7 +446,7 @@ def test_a_reset_in_another_step_is_another_fault(pair: Plan) -> None:
 @pytest.mark.parametrize("ready", [None, 1003.5])
 def test_a_hang_is_a_fault_of_the_guest(pair: Plan, ready: float | None) -> None:
     hang = {**breaks(), "stop": Stop.HANG, "findings": (), "ready": ready}
-    cases = judged(pair, runs.change_boot(good_evidence(pair), "patched", hang))
+    cases = judged(pair, runs.change_boot(runs.good_evidence(pair), "patched", hang))
     charged = "patched hackbench" if ready else "patched boot"
     assert cases[charged].outcome is Outcome.FAILED
 
@@ -471,7 +461,7 @@ def test_qemu_s_death_is_never_a_failure(pair: Plan, ready: float | None) -> Non
         "findings": (runs.finding("warning", fatal=False),),
         "ready": ready,
     }
-    cases = judged(pair, runs.change_boot(good_evidence(pair), "patched", dead))
+    cases = judged(pair, runs.change_boot(runs.good_evidence(pair), "patched", dead))
     assert Outcome.FAILED not in {case.outcome for case in cases.values()}
     charged = cases["patched hackbench" if ready else "patched boot"]
     assert charged.outcome is Outcome.ERROR
@@ -482,7 +472,7 @@ def test_qemu_s_death_is_never_a_failure(pair: Plan, ready: float | None) -> Non
 def test_a_new_warning_fails_the_boot_and_an_old_one_does_not(pair: Plan) -> None:
     old = runs.finding("warning", "mm/page_alloc.c:123 warn_alloc", fatal=False)
     new = runs.finding("warning", "mm/slub.c:99 calculate_order", fatal=False)
-    evidence = runs.change_boot(good_evidence(pair), "base", {"findings": (old,)})
+    evidence = runs.change_boot(runs.good_evidence(pair), "base", {"findings": (old,)})
     cases = judged(pair, runs.change_boot(evidence, "patched", {"findings": (old,)}))
     assert cases["patched boot"].outcome is Outcome.BASE_BROKEN
     assert cases["patched hackbench"].outcome is Outcome.PASSED
@@ -494,7 +484,7 @@ def test_a_new_warning_fails_the_boot_and_an_old_one_does_not(pair: Plan) -> Non
 def test_a_new_warning_before_an_old_panic_is_charged(pair: Plan) -> None:
     warning = runs.finding("warning", "mm/slub.c:99 calculate_order", fatal=False)
     both = {**PANICS_AT_BOOT, "findings": (warning, runs.finding())}
-    evidence = runs.change_boot(good_evidence(pair), "base", PANICS_AT_BOOT)
+    evidence = runs.change_boot(runs.good_evidence(pair), "base", PANICS_AT_BOOT)
     case = judged(pair, runs.change_boot(evidence, "patched", both))["patched boot"]
     assert case.outcome is Outcome.FAILED
     assert "mm/slub.c:99" in case.reason
@@ -504,7 +494,7 @@ def test_what_base_reported_before_its_qemu_died_is_still_known_of_it() -> None:
     made = runs.plan(runs.scenario(PAIR, boots=2))
     warning = runs.finding("warning", "mm/page_alloc.c:123", fatal=False)
     lost = {"stop": Stop.INFRA, "reason": "QEMU died", "findings": (warning,)}
-    evidence = runs.change_boot(good_evidence(made), "base", lost, block=0)
+    evidence = runs.change_boot(runs.good_evidence(made), "base", lost, block=0)
     evidence = runs.change_boot(evidence, "patched", {"findings": (warning,)})
     assert judged(made, evidence)["patched boot"].outcome is Outcome.BASE_BROKEN
 
@@ -523,7 +513,7 @@ def exits(status: int) -> dict[str, object]:
 
 
 def test_a_workload_that_fails_is_charged_where_base_s_does_not(pair: Plan) -> None:
-    evidence = runs.change_boot(good_evidence(pair), "patched", exits(1))
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", exits(1))
     cases = judged(pair, evidence)
     assert cases["patched hackbench"].outcome is Outcome.FAILED
     assert "exited with 1: SENDER: write" in cases["patched hackbench"].reason
@@ -536,7 +526,7 @@ def test_a_workload_that_fails_is_charged_where_base_s_does_not(pair: Plan) -> N
 
 @pytest.mark.parametrize("status", [126, 127])
 def test_a_workload_that_is_not_there_is_our_fault(pair: Plan, status: int) -> None:
-    evidence = runs.change_boot(good_evidence(pair), "patched", exits(status))
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", exits(status))
     assert judged(pair, evidence)["patched hackbench"].outcome is Outcome.ERROR
 
 
@@ -548,7 +538,7 @@ def late(seconds: float) -> dict[str, object]:
 
 def test_a_workload_that_base_only_just_ends_may_be_late_by_load(pair: Plan) -> None:
     """It was given less than ten times of what base took."""
-    good = good_evidence(pair)
+    good = runs.good_evidence(pair)
     case = judged(pair, runs.change_boot(good, "patched", late(14.0)))["patched hackbench"]
     assert case.outcome is Outcome.INCONCLUSIVE
     assert "--boots 5" in case.reason
@@ -557,19 +547,19 @@ def test_a_workload_that_base_only_just_ends_may_be_late_by_load(pair: Plan) -> 
         Outcome.FAILED
     )
     twice = runs.plan(runs.scenario(PAIR, boots=2))
-    evidence = runs.change_boot(good_evidence(twice), "patched", late(14.0))
+    evidence = runs.change_boot(runs.good_evidence(twice), "patched", late(14.0))
     assert judged(twice, evidence)["patched hackbench"].outcome is Outcome.FAILED
 
 
 def test_a_workload_without_end_is_charged_to_a_tree_alone() -> None:
     made = runs.plan(runs.scenario((replace(PATCHED, name="tree"),)))
-    evidence = runs.change_boot(good_evidence(made), "tree", late(60.0))
+    evidence = runs.change_boot(runs.good_evidence(made), "tree", late(60.0))
     assert judged(made, evidence)["tree hackbench"].outcome is Outcome.FAILED
 
 
 def test_a_workload_without_end_is_charged(pair: Plan) -> None:
     """Base took 1.5 s."""
-    evidence = runs.change_boot(good_evidence(pair), "patched", late(60.0))
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", late(60.0))
     cases = judged(pair, evidence)
     assert cases["patched hackbench"].outcome is Outcome.FAILED
     assert "no end after 60 s" in cases["patched hackbench"].reason
@@ -593,7 +583,7 @@ def test_a_stall_that_host_load_may_have_made_is_not_charged(
     boots: int, stalled: int, finding: Finding, accelerator: str, outcome: Outcome
 ) -> None:
     made = runs.plan(runs.scenario(PAIR, boots=boots))
-    evidence = good_evidence(made)
+    evidence = runs.good_evidence(made)
     change = {"findings": (finding,), "accelerator": Accelerator(name=accelerator, reason="")}
     for block in range(stalled):
         evidence = runs.change_boot(evidence, "patched", change, block=block)
@@ -609,7 +599,7 @@ def test_a_stall_that_host_load_may_have_made_is_not_charged(
 def test_a_stall_hides_no_warning(pair: Plan) -> None:
     warning = runs.finding("warning", "mm/slub.c:99 calculate_order", fatal=False)
     change = {"findings": (STALL, warning)}
-    evidence = runs.change_boot(good_evidence(pair), "patched", change)
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", change)
     case = judged(pair, evidence)["patched boot"]
     assert case.outcome is Outcome.FAILED
     assert "calculate_order" in case.reason
@@ -621,7 +611,7 @@ def test_a_guest_that_ssh_does_not_reach_is_no_fault_of_the_series(
 ) -> None:
     """… but where base answers it may be, and the reason says how to find out."""
     lost = runs.output("slab-orders", Phase.AFTER_BOOT, None, "", problem=f"{NO_SSH}: refused")
-    evidence = runs.change_boot(good_evidence(pair), "patched", {"outputs": (lost,)})
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", {"outputs": (lost,)})
     if base_too:
         evidence = runs.change_boot(evidence, "base", {"outputs": (lost,)})
     cases = judged(pair, evidence)
@@ -635,7 +625,7 @@ def test_a_guest_that_ssh_does_not_reach_is_no_fault_of_the_series(
 
 def test_a_lost_connection_is_our_fault(pair: Plan) -> None:
     lost = runs.output("hackbench", status=None, problem="the connection was closed")
-    evidence = runs.change_boot(good_evidence(pair), "patched", {"outputs": (lost,)})
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", {"outputs": (lost,)})
     case = judged(pair, evidence)["patched hackbench"]
     assert case.outcome is Outcome.ERROR
     assert "the connection was closed" in case.reason
@@ -643,7 +633,7 @@ def test_a_lost_connection_is_our_fault(pair: Plan) -> None:
 
 @pytest.mark.parametrize("source", ["hackbench", "slab-orders"])
 def test_numbers_that_cannot_be_read_are_our_fault(pair: Plan, source: str) -> None:
-    good = good_evidence(pair)
+    good = runs.good_evidence(pair)
     problem = {"problems": (f"{source} (workload): no line matches “x”",)}
     none = {"samples": tuple(s for s in good.boots[0].samples if s.source != source)}
     name = "patched hackbench" if source == "hackbench" else "patched probe slab-orders"
@@ -656,7 +646,7 @@ def test_numbers_that_cannot_be_read_are_our_fault(pair: Plan, source: str) -> N
 
 def test_a_probe_that_fails_is_our_fault(pair: Plan) -> None:
     outputs = (runs.output("slab-orders", Phase.AFTER_BOOT, 1, "no such file"),)
-    evidence = runs.change_boot(good_evidence(pair), "patched", {"outputs": outputs})
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", {"outputs": outputs})
     case = judged(pair, evidence)["patched probe slab-orders"]
     assert case.outcome is Outcome.ERROR
     assert "in phase after-boot: no such file" in case.reason
@@ -667,7 +657,7 @@ def test_a_probe_that_fails_is_our_fault(pair: Plan) -> None:
 
 @pytest.mark.parametrize("node", ["image.x86_64", "accelerator.x86_64"])
 def test_a_host_fault_is_the_boot_s_error_and_stops_the_rest(pair: Plan, node: str) -> None:
-    evidence = replace(good_evidence(pair), boots=(), faults={node: "no space left"})
+    evidence = replace(runs.good_evidence(pair), boots=(), faults={node: "no space left"})
     cases = judged(pair, evidence)
     assert cases["patched build"].outcome is Outcome.PASSED
     assert cases["patched boot"].outcome is Outcome.ERROR
@@ -682,7 +672,7 @@ def test_a_tree_that_cannot_be_had_is_an_error_everywhere(pair: Plan) -> None:
 
 
 def test_a_run_that_was_cut_says_so(pair: Plan) -> None:
-    good = good_evidence(pair)
+    good = runs.good_evidence(pair)
     cases = judged(pair, replace(good, boots=good.boots[:1], cut=True))
     assert cases["base hackbench"].outcome is Outcome.PASSED
     for name in ("boot", "hackbench", "probe slab-orders"):
@@ -703,7 +693,7 @@ def test_an_unsupported_cell_names_its_cause() -> None:
         cell: "no qemu-system-aarch64" for cell in made.cells if cell.architecture != "x86_64"
     }
     made = runs.plan(made.scenario, causes)
-    good = good_evidence(made)
+    good = runs.good_evidence(made)
     cases = verdict.judge(
         made, replace(good, builds={("x86_64", k.name): runs.build(k.name) for k in PAIR})
     )
@@ -720,7 +710,7 @@ def test_an_unsupported_cell_beside_one_that_runs() -> None:
     made = runs.plan(runs.scenario(PAIR, guests=("smp1", "smp512")))
     causes = {cell: "too many vCPUs" for cell in made.cells if cell.guest == "smp512"}
     made = runs.plan(made.scenario, causes)
-    cases = verdict.judge(made, good_evidence(made))
+    cases = verdict.judge(made, runs.good_evidence(made))
     large = {case.outcome for case in cases if ".smp512." in case.id.suite}
     others = {case.outcome for case in cases if ".smp512." not in case.id.suite}
     assert (large, others) == ({Outcome.UNSUPPORTED}, {Outcome.PASSED})
@@ -731,7 +721,7 @@ def test_an_unsupported_cell_beside_one_that_runs() -> None:
 
 def test_one_bad_boot_of_two_may_be_chance_and_says_so() -> None:
     made = runs.plan(runs.scenario(PAIR, boots=2))
-    evidence = runs.change_boot(good_evidence(made), "patched", PANICS_AT_BOOT, block=1)
+    evidence = runs.change_boot(runs.good_evidence(made), "patched", PANICS_AT_BOOT, block=1)
     cases = judged(made, evidence)
     assert cases["patched boot"].outcome is Outcome.INCONCLUSIVE
     assert cases["patched boot"].reason.startswith("1 of 2 boots: Oops in calculate_order")
@@ -745,7 +735,7 @@ def test_one_bad_boot_of_two_may_be_chance_and_says_so() -> None:
 
 def test_a_panic_in_one_boot_counts_though_qemu_died_in_the_other() -> None:
     made = runs.plan(runs.scenario(PAIR, boots=2))
-    evidence = runs.change_boot(good_evidence(made), "patched", PANICS_AT_BOOT, block=1)
+    evidence = runs.change_boot(runs.good_evidence(made), "patched", PANICS_AT_BOOT, block=1)
     lost = {"stop": Stop.INFRA, "reason": "QEMU died", "ready": None, "outputs": ()}
     evidence = runs.change_boot(evidence, "patched", lost, block=0)
     assert judged(made, evidence)["patched boot"].outcome is Outcome.FAILED
@@ -753,14 +743,14 @@ def test_a_panic_in_one_boot_counts_though_qemu_died_in_the_other() -> None:
 
 def test_a_missing_boot_is_no_pass() -> None:
     made = runs.plan(runs.scenario(PAIR, boots=2))
-    good = good_evidence(made)
+    good = runs.good_evidence(made)
     cases = judged(made, replace(good, boots=good.boots[:-1]))
     assert cases["patched boot"].outcome is Outcome.ERROR
     assert cases["patched boot"].reason == "1 of 2 boots: no result came back"
 
 
 def test_a_boot_that_was_never_planned_counts_for_nothing(pair: Plan) -> None:
-    good = good_evidence(pair)
+    good = runs.good_evidence(pair)
     cases = verdict.judge(replace(pair, boots=()), good)
     assert all(case.outcome is not Outcome.PASSED for case in cases if case.id.name == "boot")
 
@@ -784,7 +774,7 @@ def again(evidence: Evidence, kernel: str, first: Mapping[str, object]) -> Evide
 
 
 def test_the_last_attempt_at_a_boot_counts(pair: Plan) -> None:
-    good = again(good_evidence(pair), "patched", QEMU_DIED)
+    good = again(runs.good_evidence(pair), "patched", QEMU_DIED)
     cases = verdict.judge(pair, good)
     assert {case.outcome for case in cases} == {Outcome.PASSED}
     turned = tuple(reversed(good.boots))
@@ -792,7 +782,7 @@ def test_the_last_attempt_at_a_boot_counts(pair: Plan) -> None:
 
 
 def test_a_boot_whose_second_attempt_failed_too_is_an_error(pair: Plan) -> None:
-    evidence = runs.change_boot(good_evidence(pair), "patched", QEMU_DIED)
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", QEMU_DIED)
     cases = judged(pair, again(evidence, "patched", {}))
     assert cases["patched boot"].outcome is Outcome.ERROR
     assert cases["patched boot"].reason == "QEMU died", "one boot, however many attempts"
@@ -800,7 +790,7 @@ def test_a_boot_whose_second_attempt_failed_too_is_an_error(pair: Plan) -> None:
 
 def test_what_base_reported_in_a_lost_attempt_is_known_of_it(pair: Plan) -> None:
     warning = runs.finding("warning", "mm/page_alloc.c:123", fatal=False)
-    evidence = runs.change_boot(good_evidence(pair), "patched", {"findings": (warning,)})
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", {"findings": (warning,)})
     assert judged(pair, evidence)["patched boot"].outcome is Outcome.FAILED
     evidence = again(evidence, "base", {**QEMU_DIED, "findings": (warning,)})
     assert judged(pair, evidence)["patched boot"].outcome is Outcome.BASE_BROKEN
@@ -839,7 +829,7 @@ def unseen(label: str) -> EventResult:
 
 
 def test_an_event_is_charged_where_base_s_goes_well(eventful: Plan) -> None:
-    good = good_evidence(eventful)
+    good = runs.good_evidence(eventful)
     assert {case.outcome for case in verdict.judge(eventful, good)} == {Outcome.PASSED}
     evidence = happened(good, "patched", again=unseen("again"))
     case = judged(eventful, evidence)["patched event again"]
@@ -850,14 +840,14 @@ def test_an_event_is_charged_where_base_s_goes_well(eventful: Plan) -> None:
 
 
 def test_base_s_fault_in_another_event_is_another_fault(eventful: Plan) -> None:
-    evidence = happened(good_evidence(eventful), "patched", again=unseen("again"))
+    evidence = happened(runs.good_evidence(eventful), "patched", again=unseen("again"))
     evidence = happened(evidence, "base", add=unseen("add"))
     assert judged(eventful, evidence)["patched event again"].outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize("stop", [Stop.INFRA, Stop.CUT])
 def test_an_event_that_failed_as_the_host_did_is_not_charged(eventful: Plan, stop: Stop) -> None:
-    evidence = happened(good_evidence(eventful), "patched", again=unseen("again"))
+    evidence = happened(runs.good_evidence(eventful), "patched", again=unseen("again"))
     evidence = runs.change_boot(evidence, "patched", {"stop": stop, "reason": "QEMU died"})
     case = judged(eventful, evidence)["patched event again"]
     assert case.outcome is (Outcome.NOT_RUN if stop is Stop.INFRA else Outcome.ERROR)
@@ -875,7 +865,7 @@ def test_an_event_is_planned_only_where_its_shape_is() -> None:
 
 def test_each_point_of_the_kconfig_axis_is_judged_by_itself() -> None:
     made = runs.plan(runs.scenario(PAIR, configurations=("plain", "debug")))
-    good = good_evidence(made)
+    good = runs.good_evidence(made)
     builds: dict[tuple[str, str], Build | BuildFailure | ConfigFailure] = dict(good.builds)
     builds["x86_64.debug", "patched"] = build_failure("patched")
     cases = verdict.judge(made, replace(good, builds=builds))
@@ -890,7 +880,7 @@ def test_each_point_of_the_kconfig_axis_is_judged_by_itself() -> None:
 
 @pytest.mark.parametrize("node", ["apply.patched", "build.x86_64.patched", "boot"])
 def test_what_was_not_started_is_not_run_and_says_why(pair: Plan, node: str) -> None:
-    good = good_evidence(pair)
+    good = runs.good_evidence(pair)
     name = pair.boots[1].name if node == "boot" else node
     why = "not started: the run ends at the first failure: see build.x86_64.base"
     evidence = replace(
@@ -985,7 +975,7 @@ def thinned(dice: random.Random, mapping: Mapping[Key, Item]) -> dict[Key, Item]
 
 
 def random_evidence(dice: random.Random, made: Plan) -> Evidence:
-    good = good_evidence(made)
+    good = runs.good_evidence(made)
     revisions: dict[str, Revision | ApplyFailure] = dict(good.revisions)
     for kernel in made.scenario.kernels:
         if kernel.series and chance(dice, 0.05):
@@ -1200,7 +1190,7 @@ def test_the_property_test_sees_every_outcome() -> None:
 def test_evidence_that_lacks_a_step_never_passes_the_later_ones(
     three: Plan, spoil: Callable[[Evidence], Evidence]
 ) -> None:
-    cases = verdict.judge(three, spoil(good_evidence(three)))
+    cases = verdict.judge(three, spoil(runs.good_evidence(three)))
     boots = [case for case in cases if case.id.name not in {"apply", "build", "warnings"}]
     assert all(case.outcome is not Outcome.PASSED for case in boots)
 
@@ -1209,7 +1199,7 @@ def test_a_stall_in_boots_that_shared_the_host_is_no_evidence_without_a_base() -
     """We kept the host busy ourselves: every boot may stall for that."""
     alone = runs.plan(replace(runs.scenario((replace(PATCHED, on=None),)), boots=2))
     stall = {"findings": (runs.finding("hang", "rcu stall", fatal=False),)}
-    evidence = runs.change_boot(good_evidence(alone), "patched", stall)
+    evidence = runs.change_boot(runs.good_evidence(alone), "patched", stall)
     assert judged(alone, evidence)["patched boot"].outcome is Outcome.FAILED
     busy = runs.change_boot(evidence, "patched", {"shared": True})
     case = judged(alone, busy)["patched boot"]
@@ -1220,7 +1210,7 @@ def test_a_stall_in_boots_that_shared_the_host_is_no_evidence_without_a_base() -
 def test_a_stall_that_base_had_the_chance_of_too_is_charged() -> None:
     pair = runs.plan(replace(runs.scenario(PAIR), boots=2))
     stall = {"findings": (runs.finding("hang", "rcu stall", fatal=False),)}
-    evidence = runs.change_boot(good_evidence(pair), "base", {"shared": True})
+    evidence = runs.change_boot(runs.good_evidence(pair), "base", {"shared": True})
     evidence = runs.change_boot(evidence, "patched", {**stall, "shared": True})
     assert judged(pair, evidence)["patched boot"].outcome is Outcome.FAILED
 
@@ -1231,7 +1221,7 @@ def test_a_tree_that_a_fragment_is_not_for_is_nobodys_fault(pair: Plan) -> None:
     failure = ConfigFailure(
         kernel="patched", lost=(), words=words, log=runs.ROOT / "config.log", unsupported=True
     )
-    good = good_evidence(pair)
+    good = runs.good_evidence(pair)
     builds = dict.fromkeys(good.builds, failure)
     cases = judged(pair, replace(good, builds=builds, boots=()))
     assert cases["patched build"].outcome is Outcome.UNSUPPORTED
