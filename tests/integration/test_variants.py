@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import build, compiler, configuration, kconfig, layout, recipe, tree
+from pipeline import build, compiler, compiling, configuration, kconfig, layout, recipe, tree
 from pipeline.build import BuildRequest
 from pipeline.catalog import Catalog
 from pipeline.errors import InfraError
@@ -203,7 +203,7 @@ class Bench:
         chosen = configuration.choose(self._bench, [SHELF.fragments[each] for each in names])
         if isinstance(chosen, ConfigFailure):
             return "" if chosen.unsupported else chosen.words
-        files = build.write_fragments(chosen.fragments, self._folder)
+        files = compiling.write_fragments(chosen.fragments, self._folder)
         made = configuration.make(self._bench, chosen, files)
         if isinstance(made, ConfigFailure):
             return "; ".join(map(str, made.lost)) or made.words

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline import bootnotes, junit, summary
+from pipeline.attempts import counted
 from pipeline.model import Action, BootResult, Event, EventResult, EventState, Run, Stop
 from tests import runs
 
@@ -45,9 +46,9 @@ def run() -> Run:
 
 
 def test_the_last_attempt_alone_counts(run: Run) -> None:
-    counted = bootnotes.counted(run.evidence.boots)
-    assert len(counted) == len(run.evidence.boots) - 1
-    assert all(each.stop is Stop.COMPLETED for each in counted)
+    last = counted(run.evidence.boots)
+    assert len(last) == len(run.evidence.boots) - 1
+    assert all(each.stop is Stop.COMPLETED for each in last)
 
 
 def test_numbers_of_an_attempt_that_was_made_again_are_in_no_table(run: Run) -> None:
