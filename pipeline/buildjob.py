@@ -74,10 +74,22 @@ class Job:
             key = self.keys.build((made / "config").read_text())
         except FileNotFoundError:
             return None
-        if not self.store.build(key).is_dir():
+        entry = self.store.build(key)
+        if not entry.is_dir() or self._dropped(entry):
             return None
-        self.store.touch(made, self.store.build(key))
+        self.store.touch(made, entry)
         return self._build(key, "cached")
+
+    def _dropped(self, entry: Path) -> bool:
+        """Whether an entry was damaged, and is gone now: it is built again."""
+        if store.intact(entry):
+            return False
+        if not entries.remove_unused(entry) and entry.is_dir():
+            raise InfraError(
+                f"the built kernel in {entry} is damaged, and cannot be removed",
+                hint="remove that folder when no other run uses it",
+            )
+        return True
 
     def _build(self, key: str, how: str) -> Build:
         built = store.load(

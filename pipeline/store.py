@@ -73,6 +73,21 @@ def load(folder: Path, *, kernel: str, seconds: float, how: str) -> Build:
     )
 
 
+def intact(folder: Path) -> bool:
+    """Whether what a guest boots of an entry is what was put there.
+
+    A kernel that the disk cut short must not be taken for one that its patches broke. Entries of
+    older versions have no digest: nothing is known against them.
+    """
+    try:
+        metadata: dict[str, Any] = json.loads((folder / METADATA).read_text())
+        files = (folder / metadata["image"], folder / recipe.ARCHIVE)
+        found = digest(path for path in files if path.exists())
+    except (OSError, ValueError, KeyError):
+        return False
+    return bool(metadata.get("digest", found) == found)
+
+
 def _warnings(path: Path) -> tuple[Diagnostic, ...] | None:
     if not path.is_file():
         return None

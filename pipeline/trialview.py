@@ -118,7 +118,7 @@ def verdict(each: Compared) -> str:
     if each.judgement is not Judgement.INCONCLUSIVE or each.detectable is None:
         words = each.judgement.value
         return f"{words}: {each.problem}" if each.problem else words
-    words = f"inconclusive: these boots would have seen {100 * each.detectable:.2g} %"
+    words = f"inconclusive: these boots would have seen {_percent(each.detectable)}"
     if each.boots_for_margin and each.boots_for_margin < power.MOST:
         words += f"; for {100 * each.margin:g} % it takes {each.boots_for_margin} boots a side"
     return words
@@ -147,6 +147,12 @@ def _boots(found: Sequence[Compared], members: int) -> Iterator[str]:
         f"Boots a side to detect an effect at the noise of {worst.name} "
         f"({100 * noise:.2g} %), 95 % power: {', '.join(parts)}."
     )
+
+
+def _percent(share: float) -> str:
+    if share >= 10:
+        return "nothing below a factor of 10"
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def _number(value: float | None) -> str:

@@ -51,23 +51,35 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What came of a fault. `seconds`: from its first word to the guest's end, None where no
-    guest booted it."""
+    """What came of a fault. `named`: whether the report names the patch.
+
+    `seconds`: from its first word to the guest's end, None where no guest booted it; `within` is
+    what was hoped for. Times depend on the host and decide nothing.
+    """
 
     fault: str
     architecture: str
     outcome: str
     finding: str
+    named: bool
     seconds: float | None
+    within: float
+
+    @property
+    def late(self) -> bool:
+        return self.seconds is not None and self.seconds > self.within
 
     def __str__(self) -> str:
         seconds = "–" if self.seconds is None else f"{self.seconds:.1f}"
-        cells = (self.fault, self.architecture, self.outcome, self.finding, seconds)
+        hoped = f"{self.within:g}" + (", missed" if self.late else "")
+        named = "yes" if self.named else "no"
+        cells = (self.fault, self.architecture, self.outcome, self.finding, named, seconds, hoped)
         return f"| {' | '.join(each.replace('|', '/') for each in cells)} |"
 
 
-HEAD = """| fault | architecture | what is charged | kind: title | s to the verdict |
-|---|---|---|---|---|"""
+HEAD = """\
+| fault | architecture | what is charged | kind: title | patch named | s to the verdict | hoped |
+|---|---|---|---|---|---|---|"""
 
 
 def table() -> tuple[Fault, ...]:
@@ -101,7 +113,9 @@ def tried(fault: Fault, architecture: str, ktrial: Ktrial) -> tuple[Ran, Row]:
         architecture=architecture,
         outcome=f"{fault.case}: {ran.cases(fault.case)}",
         finding=finding,
+        named=fault.subject in ran.out,
         seconds=seconds,
+        within=fault.within,
     )
     return ran, row
 

@@ -82,11 +82,14 @@ def history(ktrial: Ktrial, tmp_path: Path) -> Iterator[History]:
     yield made
     # This repository never comes back: what was kept for it only takes room.
     for entry in entries() - before:
-        cache.remove(entry)
+        if not entry.is_dir():
+            entry.unlink(missing_ok=True)
+        else:
+            cache.remove_unused(entry)
 
 
 def entries() -> set[Path]:
-    return {path for shelf in ("repos", "sources", "work") for path in (CACHE / shelf).glob("*")}
+    return {path for shelf in ("repos", "sources") for path in (CACHE / shelf).glob("*")}
 
 
 def test_git_bisect_run(ktrial: Ktrial, history: History) -> None:
@@ -115,7 +118,9 @@ def _a_range_of_the_same_tree(ktrial: Ktrial, history: History) -> None:
     ran = ktrial("run", span, *QUICK, "--tree", ".", cwd=history.folder)
     assert ran.exit_code == 0, ran.explain()
     assert HARMLESS in ran.out
-    assert ran.cases("base/boot") == ran.cases("patched/boot") == "passed"
+    # A comment at the end of a file: the same kernel, bit for bit, so that none is booted.
+    assert "image identical to base" in ran.cases("patched/boot")
+    assert "bit for bit the same as base" in ran.out
 
 
 def test_bad_usage_stops_a_bisection(ktrial: Ktrial) -> None:

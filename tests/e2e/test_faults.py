@@ -46,7 +46,7 @@ def test_a_fault(fault: Fault, architecture: str, ktrial: Ktrial, rows: list[Row
     assert ran.cases(fault.case).startswith("failure: ")
     assert fault.says in ran.cases(fault.case)
     assert row.finding.partition(":")[0] == fault.kind
-    assert fault.subject in ran.out
+    assert row.named
     base = {name: state for name, state in ran.junit.items() if "base/" in name}
     assert not [name for name, state in base.items() if state.startswith(("failure", "error"))]
     charged = [name for name, state in ran.junit.items() if state.startswith("failure")]

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.build import BuildRequest, LayOut, build_kernel
+from pipeline.cache import using
 from pipeline.errors import Cancelled, InfraError
 from pipeline.model import Build, BuildFailure, ConfigFailure
 from pipeline.progress import Step
@@ -94,6 +95,29 @@ def test_second_build_is_a_hit_that_needs_no_sources(
     first = builder.built(request(repository), plain.of("HEAD"))
     second = builder.built(request(repository), plain.of("HEAD"))
     assert (second.how, second.key, plain.layouts) == ("cached", first.key, 1)
+
+
+@pytest.mark.parametrize("name", ["bzImage", "metadata.json"])
+def test_an_entry_that_was_cut_short_is_built_again(
+    repository: Path, builder: Builder, plain: Plain, name: str
+) -> None:
+    """Else a guest would not boot, and the patch be charged with it."""
+    first = builder.built(request(repository), plain.of("HEAD"))
+    content = first.image.read_bytes()
+    os.truncate(first.folder / name, (first.folder / name).stat().st_size // 2)
+    second = builder.built(request(repository), plain.of("HEAD"))
+    assert second.how != "cached"
+    assert (second.key, second.image.read_bytes()) == (first.key, content)
+    assert builder.built(request(repository), plain.of("HEAD")).how == "cached"
+
+
+def test_a_damaged_entry_in_use_is_nobodys_fault_but_the_hosts(
+    repository: Path, builder: Builder, plain: Plain
+) -> None:
+    first = builder.built(request(repository), plain.of("HEAD"))
+    os.truncate(first.image, 10)
+    with using(first.folder), pytest.raises(InfraError, match="is damaged"):
+        builder.built(request(repository), plain.of("HEAD"))
 
 
 def test_builds_are_reproducible(repository: Path, builder: Builder, plain: Plain) -> None:

@@ -113,6 +113,7 @@ def test_another_image_downloads_nothing_again_and_nothing_is_left_over(
     assert {path.name for path in made.path.parent.iterdir()} == {
         "apt.conf",
         "initramfs.cpio",
+        "initramfs.sha256",
         "mmdebstrap.log",
     }
     assert before.path.exists()
