@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipeline import coverview
 from pipeline.model import Build, Change, ChangeKind, Run
 
 SHOWN = 8  # names in a row
@@ -15,6 +16,7 @@ def lines(run: Run) -> Iterator[str]:
     yield from _builds(run)
     yield from _identical(run)
     yield from _changes(run)
+    yield from coverview.lines(run.evidence.examinations)
     yield from _checks(run)
     yield from _verified(run)
 

@@ -24,9 +24,9 @@ class _File:
 
 
 def read(diff: str) -> dict[str, tuple[int, ...]]:
-    """Path -> changed lines of the new side. Of lines that only went, the one before the place.
+    """Path -> lines of the new side that were added or changed: none where lines only went.
 
-    A file that was removed has no lines. Hunk lengths are counted, so that content that looks
+    Hunk lengths are counted, so that content that looks
     like a header is never taken for one.
     """
     found: dict[str, _File] = {}
@@ -46,5 +46,5 @@ def read(diff: str) -> dict[str, tuple[int, ...]]:
             removed, start, added = int(match[2] or 1), int(match[3]), int(match[4] or 1)
             left = removed + added
             if not at.gone:
-                at.lines |= set(range(start, start + added)) or {max(start, 1)}
+                at.lines |= set(range(start, start + added))
     return {path: tuple(sorted(file.lines)) for path, file in found.items()}

@@ -88,6 +88,18 @@ def read(text: str) -> Source:
     return Source(code=code, branches=tuple(branches), within=within)
 
 
+def plain(text: str) -> list[str]:
+    """A source text without comments, empty lines and the space around what is left: where two
+    are the same, nothing but line numbers can differ in what is made of them."""
+
+    def bare(match: re.Match[str]) -> str:
+        literal = match[0].replace(" ", "\0").replace("\t", "\1")
+        return " " if match[0][0] == "/" else literal
+
+    lines = (" ".join(line.split()) for line in _OPAQUE.sub(bare, text).split("\n"))
+    return [line for line in lines if line]
+
+
 def _blank(match: re.Match[str]) -> str:
     """Comments become space, literals a word, each as many lines as before."""
     if match[0][0] == "/":

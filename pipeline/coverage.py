@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from pipeline import conditionals
 from pipeline.conditionals import Source
-from pipeline.model import ChangedFile, Examination, HiddenLines
+from pipeline.model import ChangedFile, Examination, Fragment, HiddenLines
+
+COVER = "cover"  # the name of the fragment
 
 
 def of_file(
@@ -16,8 +20,10 @@ def of_file(
     text: str,
     seen: Collection[int],
     config: Mapping[str, str],
+    left: int = 0,
 ) -> ChangedFile:
-    """Of a file that is in some object. `seen`: its lines in what the compiler got.
+    """Of a file that is in some object. `seen`: its lines in what the compiler got; `left`:
+    objects with it that were not looked at.
 
     A branch is active where anything within it was seen: a call over several lines is seen on
     one of them only. IS_ENABLED() in an if () hides nothing, both sides are compiled.
@@ -39,6 +45,7 @@ def of_file(
             HiddenLines(lines=tuple(each), by=by, options=options)
             for (by, options), each in hidden.items()
         ),
+        left=left,
     )
 
 
@@ -68,19 +75,52 @@ def _missing(file: ChangedFile) -> set[int]:
     return {*file.not_built, *(line for each in file.hidden for line in each.lines)}
 
 
-def bring_in(found: Iterable[Examination]) -> dict[str, str]:
-    """CONFIG_ symbol -> value for a configuration with what no target compiles.
+@dataclass(frozen=True, kw_only=True)
+class Cover:
+    """`symbols`: what a configuration needs that compiles what no target does, "n" for unset.
+    `conflicts`: symbols that two places want otherwise, in words: one kernel cannot have both,
+    so the first stays. `beyond`: lines that no setting is known for, by file."""
 
-    Where two want a symbol otherwise the first stays: one kernel cannot have both.
-    """
+    symbols: Mapping[str, str]
+    conflicts: tuple[str, ...] = ()
+    beyond: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def bring_in(found: Iterable[Examination]) -> Cover:
+    """The settings for a configuration with what no target compiles."""
     examined = tuple(found)
     lacking = uncovered(examined)
-    settings: dict[str, str] = {}
+    wanted: dict[str, dict[str, str]] = {}  # symbol -> value -> the place that wants it first
+    beyond = {path: set(lines) for path, lines in lacking.items()}
     for file in (file for each in examined for file in each.files):
-        wanted = set(lacking.get(file.path, ()))
         groups = [(each.lines, each.options) for each in file.hidden]
         for lines, options in [*groups, (file.not_built, file.options)]:
-            for option in options if wanted.intersection(lines) else ():
+            missing = sorted(set(lacking.get(file.path, ())).intersection(lines))
+            for option in options if missing else ():
                 name, _, value = option.partition("=")
-                settings.setdefault(name, value)
-    return settings
+                wanted.setdefault(name, {}).setdefault(value, f"{file.path}:{missing[0]}")
+                beyond[file.path].difference_update(missing)
+    return Cover(
+        symbols={name: next(iter(values)) for name, values in wanted.items()},
+        conflicts=tuple(_conflict(name, each) for name, each in wanted.items() if len(each) > 1),
+        beyond={path: tuple(sorted(lines)) for path, lines in beyond.items() if lines},
+    )
+
+
+def _conflict(name: str, places: Mapping[str, str]) -> str:
+    """ "CONFIG_NUMA: y for mm/slub.c:3, n for mm/slub.c:9; taken: y"."""
+    wishes = ", ".join(f"{value} for {place}" for value, place in places.items())
+    return f"{name}: {wishes}; taken: {next(iter(places))}"
+
+
+def coverfragment(found: Iterable[Examination]) -> Fragment | None:
+    """The fragment `cover`, to be merged last; None where there is nothing that it could add."""
+    symbols = bring_in(found).symbols
+    if not symbols:
+        return None
+    return Fragment(
+        name=COVER,
+        path=Path(f"{COVER}.config"),
+        symbols=symbols,
+        description="what compiles changed lines that no other configuration does",
+    )

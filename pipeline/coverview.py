@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pipeline import coverage
-from pipeline.model import ChangedFile, Examination
+from pipeline.coverage import Cover
+from pipeline.model import Change, ChangedFile, ChangeKind, Examination
+
+FUNCTIONS = 12  # names in a row
+
+
+def change(found: Change, most: int = FUNCTIONS) -> str:
+    """ "only strings: f, g": the kind of a change and where it is."""
+    words = found.kind.value
+    left = f"{found.left} {'objects' if found.left > 1 else 'object'} with changed files"
+    if found.kind is ChangeKind.UNKNOWN:
+        words = f"unknown, nothing but lines or strings was seen and {left} not looked at"
+    elif found.kind is ChangeKind.CODE and found.left:
+        words = f"{words} ({left} not looked at)"
+    named = (*found.functions, *found.data) or found.files
+    more = f" and {len(named) - most} more" if len(named) > most else ""
+    return f"{words}: {', '.join(named[:most])}{more}" if named else words
 
 
 def lines(examinations: Mapping[tuple[str, str], Examination]) -> Iterator[str]:
@@ -18,17 +34,31 @@ def lines(examinations: Mapping[tuple[str, str], Examination]) -> Iterator[str]:
             yield f"!! no target compiles these changed lines of {kernel}: {path}:{spans(missing)}"
 
 
+def cover(found: Cover) -> Iterator[str]:
+    """What is said of the configuration `cover`."""
+    if found.symbols:
+        settings = ", ".join(f"{name}={value}" for name, value in found.symbols.items())
+        yield f"configuration {coverage.COVER}: {settings}"
+    for each in found.conflicts:
+        yield f"!! one kernel cannot have both: {each}"
+    for path, numbers in found.beyond.items():
+        yield f"!! no setting is known that would compile {path}:{spans(numbers)}"
+
+
 def _target(target: str, kernel: str, found: Examination) -> Iterator[str]:
     seen = sum(len(file.compiled) for file in found.files)
     every = seen + sum(len(_left(file)) for file in found.files)
     if every:
         yield f"changed lines of {kernel} compiled for {target}: {seen} of {every}"
     for file in found.files:
+        rest = f"; {file.left} more objects with it not looked at" if file.left else ""
         for each in file.hidden:
-            yield f"    {file.path}:{spans(each.lines)}: hidden by {each.by}{_with(each.options)}"
-        if file.not_built:
-            what = f"{file.path}:{spans(file.not_built)}"
-            yield f"    {what}: not built: {file.why}{_with(file.options)}"
+            by = f"hidden by {each.by}{_with(each.options)}"
+            yield f"    {file.path}:{spans(each.lines)}: {by}{rest}"
+        if file.why:
+            what = f"{file.path}:{spans(file.not_built)}" if file.not_built else file.path
+            how = "not looked at" if file.left else "not built"
+            yield f"    {what}: {how}: {file.why}{_with(file.options)}"
 
 
 def _left(file: ChangedFile) -> list[int]:

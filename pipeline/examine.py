@@ -12,30 +12,24 @@ import json
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
+from pipeline import changekind, coverage, makefiles, objectindex, preprocessed, store, takespart
 from pipeline import conditionals as conditions
-from pipeline import coverage, makefiles, objectindex, preprocessed
+from pipeline.changekind import Side
 from pipeline.model import Change, ChangedFile, ChangeKind, Examination, HiddenLines
 from pipeline.objectindex import Object
 from pipeline.workbench import Workbench
 
 OpenBench = Callable[[], AbstractContextManager[Workbench]]
-CODE = (".c", ".h", ".S")
-MOST_OBJECTS = 40
-_ORDER = (ChangeKind.NOTHING, ChangeKind.LINES, ChangeKind.STRINGS, ChangeKind.CODE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Side:
-    """A kernel, seen through the preprocessor. `wanted`: object -> changed files in it."""
-
-    wanted: Mapping[str, tuple[str, ...]]
-    texts: Mapping[str, str]  # object -> preprocessed
-    root: str
+# Of what is kept: raise it when the same kernels would give something else.
+VERSION = 2
+COMMAND_BYTES = 4 << 20  # what a stranger's build wrote may be of any size
+TEXT_BYTES = 64 << 20
 
 
 def examine(
@@ -54,42 +48,84 @@ def examine(
     Raises:
         InfraError: a deadline passed, no sandbox.
     """
-    code = [path for path in changed if path.endswith(CODE)]
+    code = [path for path in changed if path.endswith(takespart.CODE)]
     with patched_bench() as bench:
-        side = _look(bench, code, ())
+        index = _index(bench, changed)
+        names = objectindex.choose(code, index.objects)
+        after = _look(bench, index, names)
+        read = _reader(bench.source)
         files = tuple(
-            _file(path, changed[path], bench=bench, side=side, source_dir=source_dir, config=config)
+            _file(path, changed[path], side=after, source_dir=source_dir, config=config, read=read)
             for path in code
+            if read(path) is not None
         )
+        plain = _plain(read, code)
+        callers = _callers(bench.source, changed)
     if identical:
         return Examination(change=Change(kind=ChangeKind.NOTHING), files=files)
     with base_bench() as bench:
-        before = _look(bench, code, tuple(side.wanted))
-    return Examination(change=_change(before, side, changed), files=files)
+        before = _look(bench, _index(bench, changed, names), names)
+        only_moved = plain == _plain(_reader(bench.source), code)
+    sources = {path for side in (before, after) for paths in side.having.values() for path in paths}
+    used = {*before.used, *after.used}
+    other = [
+        path
+        for path in changed
+        if path not in sources and takespart.in_build(path, used=used, callers=callers)
+    ]
+    change = changekind.change(before, after, only_moved=only_moved, other=other)
+    return Examination(change=change, files=files)
 
 
-def _look(bench: Workbench, paths: Iterable[str], also: Iterable[str]) -> _Side:
-    """Preprocess the objects that `paths` are in, and those named in `also`."""
-    objects = _objects(bench.build)
+@dataclass(frozen=True, kw_only=True)
+class _Index:
+    """What a build folder was made of. `names`: of all objects; `objects`: those that changed
+    files are in; `used`: changed files that anything else was made of."""
+
+    names: frozenset[str]
+    objects: Mapping[str, Object]
+    used: frozenset[str]
+
+
+def _index(bench: Workbench, paths: Collection[str], also: Collection[str] = ()) -> _Index:
+    """1,400 objects take 0.5 s. An object whose source has gone is left from another kernel."""
     root = bench.roots[0]
-    wanted: dict[str, tuple[str, ...]] = {name: () for name in also if name in objects}
-    for path in paths:
-        for name in objectindex.having(path, objects, root)[: objectindex.MOST]:
-            if name in wanted or len(wanted) < MOST_OBJECTS:
-                wanted[name] = (*wanted.get(name, ()), path)
-    return _Side(wanted=wanted, texts=_preprocess(bench, [objects[name] for name in wanted]),
-                 root=root)  # fmt: skip
+    names: set[str] = set()
+    objects: dict[str, Object] = {}
+    used: set[str] = set()
+    for text in _commands(bench.build):
+        each = objectindex.read(text, root, paths)
+        if each is None:
+            used |= objectindex.named(text, paths)
+        elif _has_source(each, bench):
+            names.add(each.name)
+            if each.within or each.name in also:
+                objects[each.name] = each
+    return _Index(names=frozenset(names), objects=objects, used=frozenset(used))
 
 
-def _objects(build: Path) -> dict[str, Object]:
-    """1,400 objects take 0.5 s. The folder may be a stranger's: links are not followed."""
-    found = {}
-    for path in sorted(build.rglob(".*.o.cmd")):
-        if not path.is_symlink() and path.is_file():
-            each = objectindex.read(path.read_text(encoding="utf-8", errors="replace"))
-            if each:
-                found[each.name] = each
-    return found
+def _commands(build: Path) -> Iterator[str]:
+    """The folder may be a stranger's: links are not followed."""
+    for path in sorted(build.rglob(".*.cmd")):
+        if not store.not_own(build, str(path.relative_to(build)), most=COMMAND_BYTES):
+            yield path.read_text(encoding="utf-8", errors="replace")
+
+
+def _has_source(each: Object, bench: Workbench) -> bool:
+    root = bench.roots[0].rstrip("/") + "/"
+    inside = each.source.startswith(root)
+    return not inside or (bench.source / each.source.removeprefix(root)).is_file()
+
+
+def _look(bench: Workbench, index: _Index, names: Collection[str]) -> Side:
+    """Preprocess those of the objects that there are."""
+    return Side(
+        root=bench.roots[0],
+        objects=index.names,
+        having={name: each.within for name, each in index.objects.items() if each.within},
+        texts=_preprocess(bench, [index.objects[name] for name in names if name in index.objects]),
+        used=index.used,
+    )
 
 
 def _preprocess(bench: Workbench, objects: list[Object]) -> dict[str, str]:
@@ -99,21 +135,30 @@ def _preprocess(bench: Workbench, objects: list[Object]) -> dict[str, str]:
     folder = Path(tempfile.mkdtemp(prefix=".ktrial-examine-", dir=bench.build))
     try:
         seen = f"{bench.roots[1]}/{folder.name}"
-        lines = [
-            f"{each.preprocess} -o {seen}/{number}.i {each.source}"
-            for number, each in enumerate(objects)
-        ]
-        script = "\n".join([f"cd {shlex.quote(bench.roots[1])}", *lines, "true", ""])
+        script = _script(objects, seen, bench.roots[1], bench.recipe.jobs)
         (folder / "run.sh").write_text(script, encoding="utf-8")
         bench.run(("sh", f"{seen}/run.sh"), bench.logs / "examine.log")
-        made = {each.name: folder / f"{number}.i" for number, each in enumerate(objects)}
+        made = {each.name: f"{folder.name}/{number}.i" for number, each in enumerate(objects)}
         return {
-            name: path.read_text(encoding="utf-8", errors="replace")
+            name: (bench.build / path).read_text(encoding="utf-8", errors="replace")
             for name, path in made.items()
-            if not path.is_symlink() and path.is_file() and path.stat().st_size
+            if not store.not_own(bench.build, path, most=TEXT_BYTES)
+            and (bench.build / path).stat().st_size
         }
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _script(objects: list[Object], folder: str, build: str, jobs: int) -> str:
+    """So many at a time as there are jobs."""
+    commands = (
+        f"{each.preprocess} -o {folder}/{number}.i {each.source} &"
+        for number, each in enumerate(objects)
+    )
+    lines = [f"cd {shlex.quote(build)}"]
+    while some := list(islice(commands, jobs)):
+        lines += [*some, "wait"]
+    return "\n".join([*lines, "true", ""])
 
 
 def _reader(source: Path) -> makefiles.Read:
@@ -129,71 +174,66 @@ def _reader(source: Path) -> makefiles.Read:
     return read
 
 
+def _plain(read: makefiles.Read, paths: Collection[str]) -> dict[str, list[str]]:
+    return {path: conditions.plain(read(path) or "") for path in paths}
+
+
+def _callers(source: Path, changed: Collection[str]) -> str:
+    """What calls the build's scripts; "" where none changed."""
+    if not any(path.startswith("scripts/") for path in changed):
+        return ""
+    read = _reader(source)
+    places = {path for glob in takespart.CALLERS for path in source.glob(glob)}
+    return "\n".join(read(str(path.relative_to(source))) or "" for path in sorted(places))
+
+
 def _file(
     path: str,
     lines: tuple[int, ...],
     *,
-    bench: Workbench,
-    side: _Side,
+    side: Side,
     source_dir: str,
     config: Mapping[str, str],
+    read: makefiles.Read,
 ) -> ChangedFile:
-    read = _reader(bench.source)
+    """A file that the patched tree has."""
     text = read(path) or ""
-    code = tuple(sorted(conditions.read(text).code.intersection(lines)))
-    within = [name for name, paths in side.wanted.items() if path in paths]
+    within = [name for name, paths in side.having.items() if path in paths]
     texts = [side.texts[name] for name in within if name in side.texts]
+    left = len(within) - len(texts)
     if texts:
         seen = set().union(*(preprocessed.seen(each, side.root, [path])[path] for each in texts))
-        return coverage.of_file(path, lines, text=text, seen=seen, config=config)
+        return coverage.of_file(path, lines, text=text, seen=seen, config=config, left=left)
     if within:
-        return ChangedFile(path=path, not_built=code, why="unknown: it could not be preprocessed")
+        return ChangedFile(path=path, why="its objects could not be preprocessed", left=left)
+    code = tuple(sorted(conditions.read(text).code.intersection(lines)))
     absent = makefiles.absence(path, source_dir=source_dir, config=config, read=read)
+    if path in side.used or absent.why == makefiles.NO_KERNEL:
+        why = "in no object, but the build uses it" if path in side.used else absent.why
+        return ChangedFile(path=path, why=why)
     return ChangedFile(path=path, not_built=code, why=absent.why, options=absent.options)
 
 
-def _change(before: _Side, after: _Side, changed: Iterable[str]) -> Change:
-    """Of kernels that differ. Where no token does, what is left are line numbers, unless a file
-    changed that is no C: a Makefile or a linker script may do anything."""
-    worst = 0
-    files: dict[str, None] = {}
-    functions: dict[str, None] = {}
-    for name in {**after.wanted, **before.wanted}:
-        old = preprocessed.tokens(before.texts.get(name, ""), before.root)
-        new = preprocessed.tokens(after.texts.get(name, ""), after.root)
-        kind = preprocessed.kind(old, new)
-        worst = max(worst, _ORDER.index(kind))
-        if kind is not ChangeKind.NOTHING:
-            paths = after.wanted.get(name, ()) or before.wanted.get(name, ())
-            files.update(dict.fromkeys(paths))
-        if kind in {ChangeKind.STRINGS, ChangeKind.CODE}:
-            functions.update(dict.fromkeys(preprocessed.functions(old, new)))
-    other = [path for path in changed if _builds(path)]
-    if other:
-        worst = len(_ORDER) - 1
-        files.update(dict.fromkeys(other))
-    kind = _ORDER[max(worst, 1)]
-    return Change(kind=kind, files=tuple(files), functions=tuple(functions))
-
-
-def _builds(path: str) -> bool:
-    """Whether a file that is no C source may change what is built."""
-    documents = path.startswith(("Documentation/", "LICENSES/"))
-    return not path.endswith(CODE) and not documents
-
-
 def to_json(found: Examination) -> str:
-    return json.dumps(asdict(found), default=lambda each: each.value)
+    return json.dumps({"version": VERSION, **asdict(found)}, default=lambda each: each.value)
 
 
 def from_json(text: str) -> Examination:
+    """
+    Raises:
+        ValueError: it is of another version.
+    """
     raw = json.loads(text)
+    if raw.get("version") != VERSION:
+        raise ValueError("an examination of another version")
     change = raw["change"]
     return Examination(
         change=Change(
             kind=ChangeKind(change["kind"]),
             files=tuple(change["files"]),
             functions=tuple(change["functions"]),
+            data=tuple(change["data"]),
+            left=change["left"],
         ),
         files=tuple(
             ChangedFile(
@@ -208,6 +248,7 @@ def from_json(text: str) -> Examination:
                 not_built=tuple(file["not_built"]),
                 why=file["why"],
                 options=tuple(file["options"]),
+                left=file["left"],
             )
             for file in raw["files"]
         ),

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 Read = Callable[[str], str | None]  # a path in the tree -> its text
 
 NOT_KERNEL = frozenset(["Documentation", "scripts", "tools", "samples", "usr", "LICENSES"])
+NO_KERNEL = "not kernel code"
 _RULE = re.compile(r"^\s*([\w./-]+?)-([\w$()]+|)\s*[:+?]?=\s*(.*)$")
 _CONDITION = re.compile(r"^\s*(ifdef|ifndef|ifeq|ifneq|else|endif)\b(.*)$")
 _SYMBOL = re.compile(r"CONFIG_\w+")
@@ -38,7 +39,7 @@ def absence(path: str, *, source_dir: str, config: Mapping[str, str], read: Read
     if parts[0] == "arch" and len(parts) > 2 and parts[1] != source_dir:
         return Absence(why=f"of another architecture: {parts[1]}")
     if parts[0] in NOT_KERNEL or not path.endswith((".c", ".S", ".h")):
-        return Absence(why="not kernel code")
+        return Absence(why=NO_KERNEL)
     if path.endswith(".h"):
         return Absence(why="included by no object that is built")
     folder, target = PurePosixPath(path).parent, PurePosixPath(path).stem + ".o"

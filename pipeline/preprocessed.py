@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from pipeline.model import ChangeKind
 
@@ -19,6 +19,10 @@ _NUMBER = re.compile(r"(\d+)")
 _COUNTED = re.compile(r"(__UNIQUE_ID_\w*?|__compiletime_assert_|__already_done)\d+")
 # gcc gives __LINE__ in a call over several lines that of a later one of them.
 CALL_LINES = 100
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_TAGS = frozenset(["struct", "union", "enum"])
+_NO_CALLS = frozenset(["typeof", "__typeof__", "asm", "__asm__", "_Alignas"])
+_KEYWORDS = frozenset(["__attribute__", "__attribute", "__extension__", *_TAGS, *_NO_CALLS])
 _ORDER = (ChangeKind.NOTHING, ChangeKind.LINES, ChangeKind.STRINGS, ChangeKind.CODE)
 
 
@@ -109,40 +113,82 @@ def _moved(above: int, after: int) -> bool:
     return above == after and 0 <= above <= CALL_LINES
 
 
-def functions(old: list[Token], new: list[Token]) -> tuple[str, ...]:
-    """Names of the functions that differ by more than line numbers, in the order of `new`."""
-    was, now = dict(_items(old)), dict(_items(new))
-    names = [*now, *(name for name in was if name not in now)]
-    empty: list[Token] = []
+def names(old: list[Token], new: list[Token]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Functions, and variables and types, that differ by more than line numbers, in the order of
+    `new`."""
+    was = {item.name: item for item in _items(old)}
+    now = {item.name: item for item in _items(new)}
     small = {ChangeKind.NOTHING, ChangeKind.LINES}
-    return tuple(
-        name for name in names if kind(was.get(name, empty), now.get(name, empty)) not in small
+    differ = [
+        item
+        for item in [*now.values(), *(item for name, item in was.items() if name not in now)]
+        if kind(_tokens(was, item.name), _tokens(now, item.name)) not in small
+    ]
+    return (
+        tuple(item.name for item in differ if item.is_function),
+        tuple(item.name for item in differ if not item.is_function),
     )
 
 
-def _items(stream: list[Token]) -> Iterator[tuple[str, list[Token]]]:
-    """The function definitions of a translation unit: name and all its tokens."""
-    item: list[Token] = []
-    braces = parens = 0
-    name = last = ""
-    is_function = False
+def _tokens(items: Mapping[str, _Item], name: str) -> list[Token]:
+    return items[name].tokens if name in items else []
+
+
+@dataclass
+class _Item:
+    """A definition at file scope. `called`: the word before its first bracket, where that is no
+    attribute's; `word`: the last word of the declarator so far; `tag`: "struct foo"."""
+
+    tokens: list[Token] = field(default_factory=list)
+    is_function: bool = False
+    called: str = ""
+    word: str = ""
+    tag: str = ""
+    initialized: bool = False
+
+    @property
+    def name(self) -> str:
+        """ "" of what defines nothing: prototypes, typedefs, asm()."""
+        first = self.tokens[0].text
+        if self.is_function:
+            return self.called
+        if self.called or first in {"typedef", "extern", ";"}:
+            return ""
+        if self.initialized:
+            return self.word
+        if "{" in (token.text for token in self.tokens) and self.tag.endswith(f" {self.word}"):
+            return self.tag
+        forward = first in _TAGS and len(self.tokens) == len(("struct", "name", ";"))
+        return "" if forward else self.word
+
+    def see(self, text: str, before: str) -> None:
+        """A token outside of all brackets."""
+        if text in {"(", "["} and not self.initialized:
+            known = before.startswith("__attribute") or before in _NO_CALLS
+            if text == "(" and not self.called and not known:
+                self.called = before
+        elif text == "=":
+            self.initialized = True
+        elif text == "{" and before == ")" and self.called and not self.initialized:
+            self.is_function = True
+        elif not self.initialized and _WORD.fullmatch(text) and text not in _KEYWORDS:
+            self.tag = f"{before} {text}" if before in _TAGS else self.tag
+            self.word = text
+
+
+def _items(stream: list[Token]) -> Iterator[_Item]:
+    """The named definitions of a translation unit with all their tokens."""
+    item = _Item()
+    depth = 0
+    last = ""
     for token in stream:
-        item.append(token)
         text = token.text
-        if text == "(":
-            if not braces and not parens and not name and not last.startswith("__attribute"):
-                name = "" if last in {"typeof", "__typeof__", "asm", "__asm__"} else last
-            parens += 1
-        elif text == ")":
-            parens -= 1
-        elif text == "{" and not parens:
-            is_function = is_function or (not braces and bool(name) and last == ")")
-            braces += 1
-        elif text == "}" and not parens:
-            braces -= 1
-        over = (text == ";" and not is_function) or (text == "}" and is_function)
-        if over and not braces and not parens:
-            if is_function:
-                yield name, item
-            item, name, is_function = [], "", False
+        item.tokens.append(token)
+        if not depth:
+            item.see(text, last)
+        depth += (text in "([{") - (text in ")]}")
         last = text
+        if not depth and (text == "}" if item.is_function else text == ";"):
+            if item.name:
+                yield item
+            item = _Item()

@@ -128,16 +128,20 @@ class ChangeKind(Enum):
     NOTHING = "nothing"
     LINES = "only line numbers"
     STRINGS = "only strings"
+    UNKNOWN = "unknown"  # nothing but lines or strings was seen, and not all was looked at
     CODE = "code or data"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What a series changed in a kernel. `files` and `functions`: where, as far as it is known."""
+    """What a series changed in a kernel. `files`, `functions` and `data` (variables and types):
+    where, as far as it is known. `left`: objects with changed files that were not looked at."""
 
     kind: ChangeKind
     files: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    left: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +160,7 @@ class ChangedFile:
 
     `compiled`: changed lines that the compiler saw. `why`: of a file that is not built at all
     ("of another architecture: arm64", "obj-$(CONFIG_X)"), with the `options` that would build it.
+    `left`: objects that the file is in too, and that were not looked at.
     """
 
     path: str
@@ -164,6 +169,7 @@ class ChangedFile:
     not_built: tuple[int, ...] = ()
     why: str = ""
     options: tuple[str, ...] = ()
+    left: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

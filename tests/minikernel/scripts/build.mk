@@ -13,7 +13,7 @@ LD := $(CROSS_COMPILE)ld
 OBJCOPY := $(CROSS_COMPILE)objcopy
 NM := $(CROSS_COMPILE)nm
 endif
-CFLAGS := -O2 -ffreestanding -fno-pic -fno-asynchronous-unwind-tables -nostdinc -Wall \
+CFLAGS := -D__KERNEL__ -O2 -ffreestanding -fno-pic -fno-asynchronous-unwind-tables -nostdinc -Wall \
 	-fmacro-prefix-map=$(srctree)/= -I$(srctree)/include -include $(objtree)/include/generated/autoconf.h
 # kbuild's further checks: W=1 (another command, so made anew) and C=2 (whether made or not).
 ifneq ($(W),)
@@ -47,10 +47,18 @@ $(objtree)/include/config/kernel.release: FORCE
 	@mkdir -p $(@D)
 	@echo "$(release)" | cmp -s - $@ || echo "$(release)" > $@
 
+# What kbuild keeps of an object (scripts/basic/fixdep.c in 5.10 and 6.12): the command with names
+# below the build folder, the source, and what was read, one a line.
+keep-command = { echo 'cmd_$(1) := $(CC) $(subst $(objtree)/,./,$(CFLAGS)) -Wp,-MMD,$(dir $(1)).$(notdir $(1)).d -c -o $(1) $(2)'; \
+	echo; echo 'source_$(1) := $(2)'; echo; echo 'deps_$(1) := \'; \
+	sed -e 's/^[^:]*://' -e 's/\\$$//' $(@D)/.$(@F).d | tr -s ' ' '\n' | grep -vxF -e '' -e '$(2)' | sed 's/.*/  & \\/'; \
+	echo; echo '$@: $$(deps_$(1))'; echo; echo '$$(deps_$(1)):'; }
+
 $(objtree)/%.o: $(srctree)/%.c $(if $(W)$(C),FORCE) | $(generated)
 	@mkdir -p $(@D)
 	@echo "  CC      $*.o"
-	@$(CC) $(CFLAGS) -MMD -MP -MF $(@D)/.$(@F).cmd -c -o $@ $<
+	@$(CC) $(CFLAGS) -Wp,-MMD,$(@D)/.$(@F).d -c -o $@ $<
+	@$(call keep-command,$*.o,$<) > $(@D)/.$(@F).cmd
 ifeq ($(C),2)
 	@echo "  CHECK   $<"
 	@$(CHECK) $(CHECKFLAGS) $(CFLAGS) $<
