@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipeline import coverview
-from pipeline.model import Build, Change, ChangeKind, Run
+from pipeline.model import Build, ChangeKind, Run
 
 SHOWN = 8  # names in a row
-FUNCTIONS = 12
 
 
 def lines(run: Run) -> Iterator[str]:
@@ -43,13 +42,7 @@ def _identical(run: Run) -> Iterator[str]:
 def _changes(run: Run) -> Iterator[str]:
     for (target, kernel), found in run.evidence.examinations.items():
         if found.change.kind is not ChangeKind.NOTHING:
-            yield f"{kernel} changes for {target}: {_change(found.change)}"
-
-
-def _change(change: Change) -> str:
-    where = change.functions or change.files
-    names = some(where, FUNCTIONS) if where else ""
-    return f"{change.kind.value}{f': {names}' if names else ''}"
+            yield f"{kernel} changes for {target}: {coverview.change(found.change)}"
 
 
 def some(names: tuple[str, ...], most: int = SHOWN) -> str:

@@ -54,7 +54,7 @@ def change(before: Side, after: Side, *, only_moved: bool, other: Iterable[str] 
         found.worst = ChangeKind.UNKNOWN
     return Change(
         kind=found.worst,
-        files=tuple(found.files),
+        files=tuple(found.files or sorted(_paths(concerned.values()))),
         functions=tuple(found.functions),
         data=tuple(found.data),
         left=left,
