@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline import coverview
+from pipeline import coverview, text
 from pipeline.model import Build, ChangeKind, Run
 
 SHOWN = 8  # names in a row
@@ -45,12 +45,6 @@ def _changes(run: Run) -> Iterator[str]:
             yield f"{kernel} changes for {target}: {coverview.change(found.change)}"
 
 
-def some(names: tuple[str, ...], most: int = SHOWN) -> str:
-    """The first few, and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
-
-
 def _checks(run: Run) -> Iterator[str]:
     for (target, kernel, check), found in run.evidence.checked.items():
         where = f" for {target}" if target else ""
@@ -66,5 +60,5 @@ def _verified(run: Run) -> Iterator[str]:
     for (target, kernel), found in run.evidence.verified.items():
         same = "bit for bit the same as a clean build"
         if found.differing:
-            same = f"NOT the same as a clean build: {some(found.differing)}"
+            same = f"NOT the same as a clean build: {text.some(found.differing, SHOWN)}"
         yield f"verified {kernel} for {target}: {same} ({found.seconds:.0f} s)"

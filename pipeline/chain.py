@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipeline import plan
 from pipeline.model import Build, BuildFailure, Evidence, KernelPlan, Role, Scenario
 
 
@@ -16,25 +17,16 @@ def patch(kernel: KernelPlan) -> str:
     return f"patch {its.number}/{series.whole} “{its.subject}”"
 
 
-def beneath(scenario: Scenario, kernel: KernelPlan) -> Iterator[KernelPlan]:
-    """The kernels on trial that this one stands on, the nearest first."""
-    known = {each.name: each for each in scenario.kernels}
-    under = known.get(kernel.on or "")
-    while under is not None and under.role is Role.PATCHED:
-        yield under
-        under = known.get(under.on or "")
-
-
 def above(scenario: Scenario, kernel: KernelPlan) -> Iterator[KernelPlan]:
     """The kernels on trial that stand on this one, in their order."""
     for each in scenario.kernels:
-        if each.role is Role.PATCHED and kernel in beneath(scenario, each):
+        if each.role is Role.PATCHED and kernel in plan.beneath(scenario, each):
             yield each
 
 
 def of_failure(scenario: Scenario, evidence: Evidence, target: str, kernel: KernelPlan) -> str:
     """Which patch broke a build, and whether a later one mends it; "" of a kernel on its own."""
-    low, high = list(beneath(scenario, kernel)), list(above(scenario, kernel))
+    low, high = list(plan.beneath(scenario, kernel)), list(above(scenario, kernel))
     if not (low or high):
         return ""
     first = kernel

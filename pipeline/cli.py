@@ -136,6 +136,7 @@ def _reporter(arguments: argparse.Namespace) -> Iterator[Reporter]:
 def _settings(arguments: argparse.Namespace) -> Settings:
     names = (
         "cache",
+        "cache_size",
         "results",
         "runtime",
         "share",

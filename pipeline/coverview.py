@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pipeline import coverage
+from pipeline import coverage, text
 from pipeline.coverage import Cover
 from pipeline.model import Change, ChangedFile, ChangeKind, Examination
 
@@ -20,8 +20,7 @@ def change(found: Change, most: int = FUNCTIONS) -> str:
     elif found.kind is ChangeKind.CODE and found.left:
         words = f"{words} ({left} not looked at)"
     named = (*found.functions, *found.data) or found.files
-    more = f" and {len(named) - most} more" if len(named) > most else ""
-    return f"{words}: {', '.join(named[:most])}{more}" if named else words
+    return f"{words}: {text.some(named, most)}" if named else words
 
 
 def lines(examinations: Mapping[tuple[str, str], Examination]) -> Iterator[str]:

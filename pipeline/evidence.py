@@ -24,7 +24,7 @@ from pipeline.model import (
     Tree,
     Verified,
 )
-from pipeline.observation import IDENTICAL
+from pipeline.nodes import Kind, node_id
 from pipeline.scheduler import Done
 
 
@@ -35,82 +35,60 @@ class Look:
     enough: str = ""
 
 
+Value = TypeVar("Value")
+Key = TypeVar("Key", str, tuple[str, str], tuple[str, str, str])
+
+
 def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
     """All that came back from the nodes of this plan, by what it is."""
     faults = {each.id: each.fault for each in done if each.fault}
     values = {each.id: each.value for each in done}
-    architectures = list(dict.fromkeys(cell.architecture for cell in plan_.cells))
-    targets = [target.name for target in plan.targets(plan_)]
-
-    def those(prefix: str, names: list[str]) -> dict[str, object]:
-        return {n: v for n in names if (v := values.get(f"{prefix}.{n}")) is not None}
-
+    architectures = dict.fromkeys(cell.architecture for cell in plan_.cells)
     kernels = [kernel.name for kernel in plan_.scenario.kernels]
-    pairs = [(target, kernel) for target in targets for kernel in kernels]
-    opened = values.get("tree")
+    pairs = [(target.name, kernel) for target in plan.targets(plan_) for kernel in kernels]
+    checks = [
+        (*pair, check)
+        for pair in (*(("", kernel) for kernel in kernels), *pairs)
+        for check in plan_.scenario.checks
+    ]
+    applied = _those(values, Kind.APPLY, kernels, object)
+    built = _those(values, Kind.BUILD, pairs, object)
+    looks = {each.id: values.get(each.blocked_by) for each in done if each.blocked_by}
+    opened = values.get(Kind.TREE.value)
     return Evidence(
         tree=opened if isinstance(opened, Tree) else None,
-        revisions={
-            name: value
-            for name, value in those("apply", kernels).items()
-            if isinstance(value, Revision | ApplyFailure)
-        },
+        revisions={k: v for k, v in applied.items() if isinstance(v, Revision | ApplyFailure)},
         builds={
-            (target, kernel): value
-            for target in targets
-            for kernel, value in those(f"build.{target}", kernels).items()
-            if isinstance(value, Build | BuildFailure | ConfigFailure)
+            k: v for k, v in built.items() if isinstance(v, Build | BuildFailure | ConfigFailure)
         },
-        images={
-            name: value
-            for name, value in those("image", architectures).items()
-            if isinstance(value, Image)
-        },
-        accelerators={
-            name: value
-            for name, value in those("accelerator", architectures).items()
-            if isinstance(value, Accelerator)
-        },
-        comparisons=_of(Comparison, "compare", pairs, values),
-        examinations=_of(Examination, "examine", pairs, values),
-        verified=_of(Verified, "verify", pairs, values),
-        checked={
-            (target, kernel, check): value
-            for target, kernel in (*(("", name) for name in kernels), *pairs)
-            for check in plan_.scenario.checks
-            if isinstance(value := values.get(_name("check", target, kernel, check)), Checked)
-        },
+        images=_those(values, Kind.IMAGE, architectures, Image),
+        accelerators=_those(values, Kind.ACCELERATOR, architectures, Accelerator),
+        comparisons=_those(values, Kind.COMPARE, pairs, Comparison),
+        examinations=_those(values, Kind.EXAMINE, pairs, Examination),
+        verified=_those(values, Kind.VERIFY, pairs, Verified),
+        checked=_those(values, Kind.CHECK, checks, Checked),
         boots=tuple(result for each in done for result in attempts(each.value)),
         faults=faults,
         spared={
             each.id: _why_spared(each, faults)
             for each in done
-            if each.blocked_by and not isinstance(values.get(each.blocked_by), Look)
+            if each.blocked_by and not isinstance(looks[each.id], Look)
         },
-        enough={
-            each.id: look.enough
-            for each in done
-            if isinstance(look := values.get(each.blocked_by), Look)
-        },
+        enough={name: look.enough for name, look in looks.items() if isinstance(look, Look)},
         cut=any(each.cut for each in done),
     )
 
 
-Value = TypeVar("Value")
+def _those(
+    values: Mapping[str, object], kind: Kind, keys: Iterable[Key], type_: type[Value]
+) -> dict[Key, Value]:
+    """What nodes of a kind came to, by what is behind the kind in their ids."""
+    found = ((key, values.get(node_id(kind, *_words(key)))) for key in keys)
+    return {key: value for key, value in found if isinstance(value, type_) and value is not None}
 
 
-def _of(
-    kind: type[Value],
-    prefix: str,
-    pairs: Iterable[tuple[str, str]],
-    values: Mapping[str, object],
-) -> dict[tuple[str, str], Value]:
-    found = {pair: values.get(_name(prefix, *pair)) for pair in pairs}
-    return {pair: value for pair, value in found.items() if isinstance(value, kind)}
-
-
-def _name(*parts: str) -> str:
-    return ".".join(filter(None, parts))
+def _words(key: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else key
 
 
 def so_far(plan_: Plan, todo: Iterable[str], done: Sequence[Done]) -> Evidence:
@@ -146,8 +124,6 @@ def attempts(value: object) -> tuple[BootResult, ...]:
 
 def _why_spared(done: Done, faults: Mapping[str, str]) -> str:
     """… with the host's fault that stopped it, which may be of no case that is told."""
-    if done.blocked_by.startswith("compare."):
-        return IDENTICAL.format("base")
     why = done.reason or "nothing on trial is left to compare with"
     fault = faults.get(done.blocked_by, "")
     return f"{why}: see {done.blocked_by}{f', {fault}' if fault else ''}"

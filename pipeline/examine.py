@@ -66,15 +66,20 @@ def examine(
     with base_bench() as bench:
         before = _look(bench, _index(bench, changed, names), names)
         only_moved = plain == _plain(_reader(bench.source), code)
+    other = _others(changed, before, after, callers)
+    change = changekind.change(before, after, only_moved=only_moved, other=other)
+    return Examination(change=change, files=files)
+
+
+def _others(changed: Collection[str], before: Side, after: Side, callers: str) -> list[str]:
+    """Changed files that take part in the build and are no part of an object."""
     sources = {path for side in (before, after) for paths in side.having.values() for path in paths}
     used = {*before.used, *after.used}
-    other = [
+    return [
         path
         for path in changed
         if path not in sources and takespart.in_build(path, used=used, callers=callers)
     ]
-    change = changekind.change(before, after, only_moved=only_moved, other=other)
-    return Examination(change=change, files=files)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from pipeline import ktap, metrics
 from pipeline.ktap import Report, Status
 from pipeline.model import Output, Phase, TestResult, WorkloadRun
 
-CONSOLE, OUTPUT, BOOT = "console", "output", "boot"  # where `WorkloadSpec.ktap` has tests read
+CONSOLE, BOOT = "console", "boot"  # besides "output", where `WorkloadSpec.ktap` has tests read
 MOST_PROBLEMS = 5  # of one document; damage repeats itself
 NOTHING = "it reported no tests"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline import build, catalog, layout, nearest
+from pipeline.buildjob import Job
 from pipeline.buildkeys import BuildRequest, Keys
 from pipeline.catalog import Catalog
 from pipeline.model import (
@@ -63,38 +64,8 @@ def make(
         InfraError: no space, no compiler, no sandbox.
         Cancelled: the run was cancelled.
     """
-    at = _Place(wish=wish, settings=settings, scope=scope)
-    return build.build_kernel(
-        at.request(shelf),
-        at.lay_out,
-        cache=settings.cache,
-        scope=scope,
-        step=step,
-        log_folder=wish.log_folder,
-        cost=at.cost,
-        stack=stack,
-        prepare=lambda: _restore_base(wish, shelf, settings, scope, step),
-    )
-
-
-def _restore_base(wish: Wish, shelf: Catalog, settings: Settings, scope: Scope, step: Step) -> None:
-    """See to it that a kernel on trial has a folder of its base to start from."""
-    if wish.base is None or wish.trusted:
-        return
-    logs = wish.log_folder / BASE
-    below = replace(wish, revision=wish.base, base=None, trusted=True, below=None, log_folder=logs)
-    at = _Place(wish=below, settings=settings, scope=scope)
-    build.restore(
-        at.request(shelf),
-        at.lay_out,
-        cache=settings.cache,
-        scope=scope,
-        step=step,
-        log_folder=logs,
-        cost=at.cost,
-    )
-    with suppress(OSError):  # empty where there was nothing to do
-        logs.rmdir()
+    at = _Place(wish=wish, shelf=shelf, settings=settings, scope=scope, step=step)
+    return build.build_kernel(at.job(), stack=stack, prepare=at.restore_base)
 
 
 def bench(
@@ -120,18 +91,8 @@ def bench(
     Raises:
         InfraError: as `make`, or the kernel does not build any more.
     """
-    at = _Place(wish=wish, settings=settings, scope=scope)
-    return build.opened(
-        at.request(shelf),
-        at.lay_out,
-        built=built,
-        copy=copy,
-        cache=settings.cache,
-        scope=scope,
-        step=step,
-        log_folder=wish.log_folder,
-        cost=at.cost,
-    )
+    at = _Place(wish=wish, shelf=shelf, settings=settings, scope=scope, step=step)
+    return build.opened(at.job(), built=built, copy=copy)
 
 
 def afresh(
@@ -144,16 +105,8 @@ def afresh(
     step: Step,
 ) -> AbstractContextManager[tuple[Workbench, Keys]]:
     """The same kernel built again from nothing, without any object of another build."""
-    at = _Place(wish=wish, settings=settings, scope=scope)
-    return build.afresh(
-        at.request(shelf),
-        at.lay_out,
-        built=built,
-        cache=settings.cache,
-        scope=scope,
-        step=step,
-        log_folder=wish.log_folder,
-    )
+    at = _Place(wish=wish, shelf=shelf, settings=settings, scope=scope, step=step)
+    return build.afresh(at.job(alone=True), built=built)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,8 +114,35 @@ class _Place:
     """A wish, and where it is fulfilled."""
 
     wish: Wish
+    shelf: Catalog
     settings: Settings
     scope: Scope
+    step: Step
+
+    def job(self, *, alone: bool = False) -> Job:
+        return build.job(
+            self.request(),
+            self.lay_out,
+            cache=self.settings.cache,
+            scope=self.scope,
+            step=self.step,
+            log_folder=self.wish.log_folder,
+            cost=self.cost,
+            alone=alone,
+        )
+
+    def restore_base(self) -> None:
+        """See to it that a kernel on trial has a folder of its base to start from."""
+        wish = self.wish
+        if wish.base is None or wish.trusted:
+            return
+        logs = wish.log_folder / BASE
+        base = replace(
+            wish, revision=wish.base, base=None, trusted=True, below=None, log_folder=logs
+        )
+        build.restore(replace(self, wish=base).job())
+        with suppress(OSError):  # empty where there was nothing to do
+            logs.rmdir()
 
     def lay_out(self, seen: FileTimes | None) -> AbstractContextManager[Sources]:
         return layout.laid_out(
@@ -178,8 +158,8 @@ class _Place:
         paths = layout.differing(self.wish.opened, tree_id, self.wish.revision.tree_id, self.scope)
         return None if paths is None else nearest.cost(paths)
 
-    def request(self, shelf: Catalog) -> BuildRequest:
-        wish, settings = self.wish, self.settings
+    def request(self) -> BuildRequest:
+        wish, settings, shelf = self.wish, self.settings, self.shelf
         names = dict.fromkeys(("base", *wish.architecture.fragments, *wish.fragments))
         pick = catalog.pick
         return BuildRequest(

@@ -91,9 +91,13 @@ def is_expired(expected: Expected, today: datetime.date) -> bool:
     return day is not None and today > day
 
 
-def expired(expected: Iterable[Expected], today: datetime.date) -> tuple[Expected, ...]:
-    """Those that match nothing any more, to be reported."""
-    return tuple(each for each in expected if is_expired(each, today))
+def expired(expected: Iterable[Expected], today: datetime.date) -> tuple[str, ...]:
+    """What is to be said of those that match nothing any more."""
+    return tuple(
+        f"{each.origin}: “{each.note}” has expired on {each.expires} and matches nothing any more"
+        for each in expected
+        if is_expired(each, today)
+    )
 
 
 def matches(expected: Expected, seen: Seen, today: datetime.date) -> bool:
@@ -121,17 +125,6 @@ def mark(
     return tuple(
         replace(finding, known=_note(Seen(finding, workload, architecture), expected, today))
         for finding in findings
-    )
-
-
-def unused(
-    expected: Iterable[Expected], seen: Sequence[Seen], today: datetime.date
-) -> tuple[Expected, ...]:
-    """Those that have not expired and that no finding matched."""
-    return tuple(
-        each
-        for each in expected
-        if not is_expired(each, today) and not any(matches(each, one, today) for one in seen)
     )
 
 

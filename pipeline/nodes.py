@@ -41,6 +41,7 @@ class Job:
     architecture: str = ""
     boot: BootId | None = None
     name: str = ""  # of a check, or the label of a workload
+    below: str = ""  # the kernel that this one is held against
     cell: Cell | None = None  # of a look
     block: int = 0  # of a look: the one that would come next
 
@@ -72,14 +73,15 @@ def limited(budget: Budget, todo: list[Node]) -> Budget:
 
 def build_id(target: str, kernel: str) -> str:
     """The id of a build's node; that of a boot is its name."""
-    return _id(Kind.BUILD, target, kernel)
+    return node_id(Kind.BUILD, target, kernel)
 
 
 def programs_id(target: str, kernel: str, label: str) -> str:
-    return _id(Kind.PROGRAMS, target, kernel, label)
+    return node_id(Kind.PROGRAMS, target, kernel, label)
 
 
-def _id(kind: Kind, *names: str) -> str:
+def node_id(kind: Kind, *names: str) -> str:
+    """The id of a node of this kind; empty names are left out."""
     return ".".join(filter(None, (kind.value, *names)))
 
 
@@ -94,8 +96,8 @@ def _nodes(plan: Plan, weigh: Weigh) -> Iterator[Node]:
         job = Job(kind=Kind.APPLY, kernel=kernel.name)
         yield _node(f"{Kind.APPLY.value}.{kernel.name}", "light", job, weigh, needs=(need,))
         for check in plan.patch_checks if kernel.series else ():
-            name = _id(Kind.CHECK, kernel.name, check)
-            applied = (_id(Kind.APPLY, kernel.name),)
+            name = node_id(Kind.CHECK, kernel.name, check)
+            applied = (node_id(Kind.APPLY, kernel.name),)
             its = replace(job, kind=Kind.CHECK, name=check)
             yield _node(name, "light", its, weigh, needs=applied)
     builds = plans.to_build(plan)
@@ -123,7 +125,7 @@ def _build(plan: Plan, builds: Builds, target: Target, kernel: KernelPlan, weigh
         "build",
         _job(Kind.BUILD, target, kernel),
         weigh,
-        needs=(_id(Kind.APPLY, kernel.name),),
+        needs=(node_id(Kind.APPLY, kernel.name),),
         any_of=_on_trial(plan, kernel, Kind.APPLY.value),
         after=tuple(
             build_id(target.name, name) for name in behind if name in its and name != kernel.name
@@ -139,26 +141,26 @@ def _of_build(
     there = [each.name for where, each in builds if where == target]
     below = plans.below(plan.scenario, kernel)
 
-    def node(kind: Kind, *, needs: tuple[str, ...], name: str = "", pool: str = "build") -> Node:
-        job = replace(_job(kind, target, kernel), name=name)
-        return _node(_id(kind, target.name, kernel.name, name), pool, job, weigh, needs=needs)
+    def node(kind: Kind, name: str = "", *, below: str = "", pool: str = "build") -> Node:
+        job = replace(_job(kind, target, kernel), name=name, below=below)
+        needs = (built, *((build_id(target.name, below),) if below else ()))
+        return _node(node_id(kind, target.name, kernel.name, name), pool, job, weigh, needs=needs)
 
     if below is not None and below.name in there:
-        both = (built, build_id(target.name, below.name))
         if _is_compared(plan, kernel) and kernel.boots:
-            yield replace(node(Kind.COMPARE, needs=(built,), pool="light"), after=both[1:])
+            compare = node(Kind.COMPARE, below=below.name, pool="light")
+            # A kernel boots where the one below it does not build, too.
+            yield replace(compare, needs=compare.needs[:1], after=compare.needs[1:])
         if kernel.boots:
-            yield node(Kind.EXAMINE, needs=both)
+            yield node(Kind.EXAMINE, below=below.name)
         on = plans.directly_below(plan.scenario, kernel) or below
-        on = on if on.name in there else below
         for check in plan.scenario.checks:
             if check not in plan.patch_checks:
-                pair = (built, build_id(target.name, on.name))
-                yield node(Kind.CHECK, needs=pair, name=check)
+                yield node(Kind.CHECK, check, below=on.name if on.name in there else below.name)
     if plan.verify:
-        yield node(Kind.VERIFY, needs=(built,))
+        yield node(Kind.VERIFY)
     for label in _with_programs(plan, target, kernel):
-        yield node(Kind.PROGRAMS, needs=(built,), name=label)
+        yield node(Kind.PROGRAMS, label)
 
 
 def _with_programs(plan: Plan, target: Target, kernel: KernelPlan) -> tuple[str, ...]:
@@ -189,7 +191,11 @@ def _boot(plan: Plan, boot: BootId, before: BootId | None, weigh: Weigh) -> Node
         weigh,
         needs=(
             build_id(target.name, kernel.source),
-            *((_id(Kind.COMPARE, target.name, kernel.name),) if _is_compared(plan, kernel) else ()),
+            *(
+                (node_id(Kind.COMPARE, target.name, kernel.name),)
+                if _is_compared(plan, kernel)
+                else ()
+            ),
             *(
                 (programs_id(target.name, kernel.source, run.label),)
                 if run and run.spec.programs
@@ -216,7 +222,7 @@ def _looks(plan: Plan) -> bool:
 
 
 def look_id(cell: Cell, block: int) -> str:
-    return _id(Kind.LOOK, cell.name, f"block{block}")
+    return node_id(Kind.LOOK, cell.name, f"block{block}")
 
 
 def _look(boot: BootId, last: BootId, weigh: Weigh) -> Node:
@@ -261,7 +267,7 @@ def _tried(plan: Plan, kernel: KernelPlan, place: Target) -> tuple[str, ...]:
     patched = [each for each in plan.scenario.kernels if each.role is Role.PATCHED and each.boots]
     return tuple(
         dict.fromkeys(
-            _id(
+            node_id(
                 Kind.COMPARE if _is_compared(plan, each) else Kind.BUILD,
                 plans.target_of(place, each).name,
                 each.source,

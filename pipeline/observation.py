@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pipeline import chain, diagnostics, plan, trials, trialview
+from pipeline import diagnostics, plan, trials, trialview
 from pipeline.bootview import (
     Fault,
     Observation,
@@ -26,12 +26,14 @@ from pipeline.model import (
     Build,
     BuildFailure,
     Cell,
+    Comparison,
     ConfigFailure,
     Diagnostic,
     Evidence,
     KernelPlan,
     Plan,
     Revision,
+    Role,
     Stop,
 )
 from pipeline.severalboots import TOLD, together
@@ -116,7 +118,7 @@ class Witness:
 
     def _below_that_builds(self, target: str, kernel: KernelPlan) -> KernelPlan:
         """The kernel directly below, or where that does not build the next one that does."""
-        for each in chain.beneath(self.plan.scenario, kernel):
+        for each in plan.beneath(self.plan.scenario, kernel):
             if self.build(target, each).state is State.GOOD:
                 return each
         below = plan.below(self.plan.scenario, kernel)
@@ -221,14 +223,27 @@ class Witness:
         built = self.build(target, kernels[slot.kernel.source])
         if built.state is not State.GOOD:
             return blocked(f"{slot.kernel.source} to build for {target}", built)
-        compared = self.evidence.comparisons.get((target, slot.kernel.name))
-        if compared and compared.identical:
-            return Observation(state=State.IDENTICAL, reason=IDENTICAL.format(compared.below))
+        if same := self._same_as(cell, slot.kernel):
+            return Observation(state=State.IDENTICAL, reason=same)
         host = self._fault(f"image.{cell.architecture}", f"accelerator.{cell.architecture}")
         if host:
             return host if slot.what is What.BOOT else blocked("the boot", host)
         boots = self._boots[cell, slot.kernel.name]
         return together([self._in_boot(slot, boot) for boot in boots]) or self._missing()
+
+    def _same_as(self, cell: Cell, kernel: KernelPlan) -> str:
+        """Why a kernel need not boot in a cell: it is the one below it, or nothing on trial is
+        another than that."""
+        if kernel.role is Role.PATCHED:
+            found = self._compared_in(cell, kernel)
+            return IDENTICAL.format(found.below) if found and found.identical else ""
+        tried = [k for k in self._kernels.values() if k.role is Role.PATCHED and k.boots]
+        all_same = all((it := self._compared_in(cell, k)) and it.identical for k in tried)
+        return IDENTICAL.format("base") if tried and all_same else ""
+
+    def _compared_in(self, cell: Cell, kernel: KernelPlan) -> Comparison | None:
+        target = plan.target_of(cell.built_for, kernel).name
+        return self.evidence.comparisons.get((target, kernel.name))
 
     def _in_boot(self, slot: Slot, boot: BootId) -> Observation:
         result = self._results.get(boot)
@@ -294,9 +309,7 @@ class Witness:
         if self.evidence.cut:
             return Observation(state=State.CUT, reason="the run was cut before its end")
         if node in self.evidence.spared:
-            reason = self.evidence.spared[node]
-            same = reason == IDENTICAL.format("base")
-            return Observation(state=State.IDENTICAL if same else State.BLOCKED, reason=reason)
+            return Observation(state=State.BLOCKED, reason=self.evidence.spared[node])
         return Observation(state=State.HARNESS, reason="no result came back")
 
     def _unsupported_everywhere(self, target: str) -> str:

@@ -99,6 +99,7 @@ def _common() -> _Parser:
     common = _Parser(add_help=False)
     group = common.add_argument_group("where and how")
     group.add_argument("--cache", metavar="DIR", help="trees, builds, images (~/.cache/ktrial)")
+    group.add_argument("--cache-size", metavar="SIZE", help="what it may take on disk (40G)")
     group.add_argument("--results", metavar="DIR", help="where runs go (results/)")
     group.add_argument("--share", metavar="DIR", help="a root with patches/, kconfigs/, … of yours")
     group.add_argument(
@@ -242,6 +243,23 @@ def _trial_options(parser: argparse.ArgumentParser) -> None:
     )
     for word, text in (("exclude", "leave these cells out"), ("include", "add these cells")):
         add(f"--{word}", action="append", default=[], metavar="KEY=VALUE,…", help=text)
+    add(
+        "--no-table-override",
+        action="store_true",
+        help="leave the firmware tables as they are, though the kernel may not see vCPUs then",
+    )
+    add(
+        "--transport",
+        choices=("ssh", "console"),
+        default="ssh",
+        help="how results come back: ssh, or the console of a guest without a network",
+    )
+    _boot_options(parser)
+
+
+def _boot_options(parser: argparse.ArgumentParser) -> None:
+    """How often kernels boot, and what is made of it."""
+    add = parser.add_argument
     add("--boots", type=int, metavar="N", help="boots of each kernel in each cell")
     add(
         "--exclusive",
@@ -267,17 +285,6 @@ def _trial_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FILE",
         help="reports that are known: their cases are `known`, not failed",
-    )
-    add(
-        "--no-table-override",
-        action="store_true",
-        help="leave the firmware tables as they are, though the kernel may not see vCPUs then",
-    )
-    add(
-        "--transport",
-        choices=("ssh", "console"),
-        default="ssh",
-        help="how results come back: ssh, or the console of a guest without a network",
     )
 
 

@@ -202,17 +202,24 @@ def _blocks(scenario: Scenario, cell: Cell) -> Iterator[BootId]:
             yield BootId(cell=cell, kernel=name, block=block)
 
 
+def beneath(scenario: Scenario, kernel: KernelPlan) -> Iterator[KernelPlan]:
+    """The kernels on trial that this one stands on, the nearest first."""
+    known = {each.name: each for each in scenario.kernels}
+    under = known.get(kernel.on or "")
+    while under is not None and under.role is Role.PATCHED:
+        yield under
+        under = known.get(under.on or "")
+
+
 def below(scenario: Scenario, kernel: KernelPlan) -> KernelPlan | None:
     """The kernel that one on trial is held against: the nearest below that is not on trial itself,
     else base; None for base, a prerequisite, and where there is no other."""
     if kernel.role is not Role.PATCHED:
         return None
+    *_, lowest = (kernel, *beneath(scenario, kernel))
     known = {each.name: each for each in scenario.kernels}
-    under = known.get(kernel.on or "")
-    while under is not None and under.role is Role.PATCHED:
-        under = known.get(under.on or "")
     bases = (each for each in scenario.kernels if each.role is Role.BASE)
-    return under or next(bases, None)
+    return known.get(lowest.on or "") or next(bases, None)
 
 
 def directly_below(scenario: Scenario, kernel: KernelPlan) -> KernelPlan | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from pipeline import (
     cache,
     catalog,
     clean,
+    estimate,
+    evict,
     host,
     hypervisor,
     image,
@@ -45,9 +48,10 @@ from pipeline import (
 from pipeline.budget import Budget
 from pipeline.catalog import Catalog
 from pipeline.errors import Cancelled, InfraError, UserError
+from pipeline.estimate import BuildKind
 from pipeline.history import History
 from pipeline.intake import Desk, Intake, Request
-from pipeline.model import Evidence, Plan, Run, Scenario, Tree, TreeSpec
+from pipeline.model import Build, Evidence, Plan, Run, Scenario, Tree, TreeSpec
 from pipeline.progress import Reporter
 from pipeline.results import Folder
 from pipeline.scope import Scope
@@ -282,7 +286,20 @@ def try_out(top: Desktop, taken: Intake) -> int:
                 f"cannot write the results: {error}", hint=f"free some room for {folder.root}"
             ) from error
     sys.stdout.write(text)
+    _make_room(top, finished)
     return _exit_code(finished, top.arguments)
+
+
+def _make_room(top: Desktop, finished: Run) -> None:
+    """Keep the cache below its limit, where something was put into it."""
+    built = [each for each in finished.evidence.builds.values() if isinstance(each, Build)]
+    if all(estimate.kind_of(each.how) is BuildKind.CACHED for each in built):
+        return
+    with top.reporter.step("looking at the cache's size") as step:
+        limit = top.settings.cache_size * host.MIB
+        freed = evict.evict(top.settings.cache, limit, scope=top.scope, step=step)
+    if freed is not None:
+        top.reporter.say(clean.render(freed).strip())
 
 
 def _carry_out(top: Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
@@ -296,7 +313,10 @@ def _carry_out(top: Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
         started=time.time(),
         ended=time.time(),
         host={"ktrial": version(), **host.facts()},
-        notes=taken.scenario.notes,
+        notes=(
+            *taken.scenario.notes,
+            *known.expired((*taken.scenario.expected, *todo.known), date.today()),
+        ),
     )
     journal = junitfile.Journal(begun, dialect=getattr(top.arguments, "junit_dialect", "jenkins"))
     journal.begin()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline import catalog, schema
+from pipeline import catalog, known, schema
 from pipeline.errors import UserError
 from pipeline.model import CellPattern, Event, Expected, Role, Table, Trial
 
@@ -97,6 +97,8 @@ def load(folder: Path) -> ScenarioFile:
         raise UserError(f"{path}: boots: expected 1 or more, not {found.boots}")
     _check_tables(path, found)
     _check_trials(path, found)
+    for number, each in enumerate(found.expected, 1):
+        known.checked(each, f"{path}: expected {number}")
     return found
 
 

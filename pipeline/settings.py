@@ -20,6 +20,7 @@ from pipeline.virt import EMBEDDED
 Chosen = TypeVar("Chosen")
 
 TOOLCHAIN = "gcc"
+CACHE_SIZE = "40G"
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -40,6 +41,7 @@ class Settings:
     sandboxed: bool
     toolchain: str
     jobs: int
+    cache_size: int  # MiB that the cache may take
     memory: int | None  # MiB for all guests together; None: what is free
     terminal: str  # TERM: what an interactive shell in a guest is told
     lore: str  # public-inbox server, with %s for the message-id; "": b4's own choice
@@ -79,7 +81,7 @@ def read(
     def pick(name: str, default: Chosen) -> Chosen | str | bool | int:
         option = options.get(name)
         if option is not None:
-            origins[name] = f"--{name}"
+            origins[name] = f"--{name.replace('_', '-')}"
             return option
         variable = f"KTRIAL_{name.upper()}"
         if environment.get(variable):
@@ -110,6 +112,7 @@ def read(
         sandboxed=str(pick("sandbox", "1")).lower() not in ("0", "false", "no"),
         toolchain=str(pick("toolchain", TOOLCHAIN)),
         jobs=_count(pick("jobs", os.cpu_count() or 1), origins["jobs"]),
+        cache_size=_mebibytes(str(pick("cache_size", CACHE_SIZE)), origins["cache_size"]) or 0,
         memory=_mebibytes(str(pick("memory", "")), origins["memory"]),
         terminal=environment.get("TERM") or "dumb",
         lore=str(pick("lore", "")),

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from pipeline import buildlog, diagnostics, kconfig, sandbox, store
+from pipeline import text as texts
 from pipeline.errors import InfraError
 from pipeline.model import Checked, CheckSpec, Diagnostic
 from pipeline.process import Completed
@@ -176,7 +177,7 @@ def _unread(
     if not silent:
         return ""
     first = buildlog.first_error(text, roots=bench.roots)
-    return f"{spec.name} read nothing of {_some(silent)}: {first.error}"
+    return f"{spec.name} read nothing of {texts.some(silent, SHOWN)}: {first.error}"
 
 
 def _reader(bench: Workbench) -> Callable[[str], str]:
@@ -194,11 +195,6 @@ def _reader(bench: Workbench) -> Callable[[str], str]:
 def _log(path: Path) -> str:
     with path.open("rb") as source:
         return source.read(LOG_BYTES).decode(errors="replace")
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _missing(spec: CheckSpec, path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 # Marks that turn the direction of what is around them, or show nothing at all.
@@ -26,3 +27,9 @@ def cut(text: str, limit: int, *, where: str = "") -> str:
     seen = f"; all of it is in {where}" if where else ""
     gone = f"[… {len(text) - 2 * half} characters cut{seen} …]"
     return f"{text[:half]}\n{gone}\n{text[-half:]}"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

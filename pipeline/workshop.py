@@ -160,12 +160,12 @@ class Workshop:
 
     def _compare(self, job: Job) -> Comparison | None:
         """A kernel with the one that it is held against; None where that was not built."""
-        kernel, target = self.kernels[job.kernel], _target(job)
-        below = plan.below(self.plan.scenario, kernel)
-        mine, its = self._built(target, kernel), self._built(target, below)
-        if mine is None or its is None or below is None:
+        target = _target(job)
+        mine = self._built(target, self.kernels[job.kernel])
+        its = self._built(target, self.kernels[job.below])
+        if mine is None or its is None:
             return None
-        return Comparison(below=below.name, identical=_same(mine, its))
+        return Comparison(below=job.below, identical=_same(mine, its))
 
     def _bench(
         self, target: Target, kernel: KernelPlan, step: Step, *, copy: bool
@@ -185,10 +185,9 @@ class Workshop:
     def _examine(self, job: Job) -> Examination:
         """What a series changed, and which of its lines were compiled; known from the last time
         where both kernels are the same as then."""
-        kernel, target = self.kernels[job.kernel], _target(job)
-        below = plan.below(self.plan.scenario, kernel)
+        target, kernel, below = _target(job), self.kernels[job.kernel], self.kernels[job.below]
         mine, its = self._built(target, kernel), self._built(target, below)
-        assert mine is not None and its is not None and below is not None
+        assert mine is not None and its is not None
         kept = self.settings.cache / "examinations" / f"{its.key}-{mine.key}.json"
         with suppress(OSError, ValueError, KeyError, TypeError):
             return examine.from_json(kept.read_text(encoding="utf-8"))
@@ -227,17 +226,8 @@ class Workshop:
                 assert kernel.series is not None
                 base = self._revision(self.plan.scenario.kernels[0].name)
                 return checker.on_patches(spec, self._opened, base, kernel.series)
-            below = self._checked_against(job.target, kernel)
-            sides = (self._side(job.target, each) for each in (below, kernel))
+            sides = (self._side(job.target, each) for each in (self.kernels[job.below], kernel))
             return checker.by_make(spec, *sides)
-
-    def _checked_against(self, target: Target, kernel: KernelPlan) -> KernelPlan:
-        """As `nodes` has it: the kernel that differs by this one's patches alone, if built."""
-        below = plan.directly_below(self.plan.scenario, kernel)
-        if below is None or self._built(target, below) is None:
-            below = plan.below(self.plan.scenario, kernel)
-        assert below is not None
-        return below
 
     def _side(self, target: Target, kernel: KernelPlan) -> Side:
         built = self._built(target, kernel)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.build import BuildRequest, LayOut, build_kernel
+from pipeline.build import BuildRequest, LayOut, build_kernel, job
 from pipeline.cache import using
 from pipeline.errors import Cancelled, InfraError
 from pipeline.model import Build, BuildFailure, ConfigFailure
@@ -44,12 +44,14 @@ class Builder:
     ) -> Build | BuildFailure | ConfigFailure:
         self.runs += 1
         return build_kernel(
-            wanted,
-            lay_out,
-            cache=self.cache,
-            scope=scope or self.scope,
-            step=self.step,
-            log_folder=self.folder / f"log{self.runs}",
+            job(
+                wanted,
+                lay_out,
+                cache=self.cache,
+                scope=scope or self.scope,
+                step=self.step,
+                log_folder=self.folder / f"log{self.runs}",
+            )
         )
 
     def built(self, wanted: BuildRequest, lay_out: LayOut) -> Build:
@@ -555,18 +557,20 @@ def test_full_disk_is_believed_where_it_is_full(
 BUILD_IT = """
 import sys
 from pathlib import Path
-from pipeline.build import build_kernel
+from pipeline.build import build_kernel, job
 from pipeline.scope import Scope
 from tests.build_setup import Plain, request
 from tests.conftest import QuietStep
 folder, revision = Path(sys.argv[1]), sys.argv[2]
 build_kernel(
-    request(folder / "repo", revision),
-    Plain(folder / "repo", folder / "sources").of(revision),
-    cache=folder / "cache",
-    scope=Scope(60),
-    step=QuietStep(),
-    log_folder=folder / "log",
+    job(
+        request(folder / "repo", revision),
+        Plain(folder / "repo", folder / "sources").of(revision),
+        cache=folder / "cache",
+        scope=Scope(60),
+        step=QuietStep(),
+        log_folder=folder / "log",
+    )
 )
 """
 

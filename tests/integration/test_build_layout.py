@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline import layout, tree
-from pipeline.build import build_kernel
+from pipeline.build import build_kernel, job
 from pipeline.model import Build, FileTimes, Sources, TreeSpec
 from pipeline.progress import Step
 from pipeline.scope import Scope
@@ -30,15 +30,17 @@ def test_there_and_back_to_base(tmp_path: Path, scope: Scope, step: Step) -> Non
 
     def built(revision: str, *, trusted: bool) -> Build:
         result = build_kernel(
-            replace(
-                request(repository, revision, base="v5.10", trusted=trusted),
-                origin=opened.origin,
-            ),
-            lambda seen: lay_out(seen, revision),
-            cache=cache,
-            scope=scope,
-            step=step,
-            log_folder=tmp_path / "log",
+            job(
+                replace(
+                    request(repository, revision, base="v5.10", trusted=trusted),
+                    origin=opened.origin,
+                ),
+                lambda seen: lay_out(seen, revision),
+                cache=cache,
+                scope=scope,
+                step=step,
+                log_folder=tmp_path / "log",
+            )
         )
         assert isinstance(result, Build), result
         return result

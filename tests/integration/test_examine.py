@@ -86,12 +86,14 @@ class Lab:
         self, revision: str, *, below: Build | None = None
     ) -> Build | BuildFailure | ConfigFailure:
         return build.build_kernel(
-            replace(self._request(revision), trusted=below is None, below=below),
-            self.plain.of(revision),
-            cache=self.folder / "cache",
-            scope=self.scope,
-            step=self.step,
-            log_folder=self.folder / f"log-{revision}",
+            build.job(
+                replace(self._request(revision), trusted=below is None, below=below),
+                self.plain.of(revision),
+                cache=self.folder / "cache",
+                scope=self.scope,
+                step=self.step,
+                log_folder=self.folder / f"log-{revision}",
+            ),
             stack=self.stack,
         )
 
@@ -119,14 +121,16 @@ class Lab:
         self, built: Build, revision: str, *, copy: bool
     ) -> AbstractContextManager[Workbench]:
         return build.opened(
-            self._request(revision),
-            self.plain.of(revision),
+            build.job(
+                self._request(revision),
+                self.plain.of(revision),
+                cache=self.folder / "cache",
+                scope=self.scope,
+                step=self.step,
+                log_folder=self.folder / "log-bench",
+            ),
             built=built,
             copy=copy,
-            cache=self.folder / "cache",
-            scope=self.scope,
-            step=self.step,
-            log_folder=self.folder / "log-bench",
         )
 
     def lines(self, path: str, *texts: str) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import limits, process
-from pipeline.build import build_kernel
+from pipeline.build import build_kernel, job
 from pipeline.limits import Limits
 from pipeline.model import Build, BuildFailure, ConfigFailure
 from pipeline.scope import Scope
@@ -59,12 +59,14 @@ class Host:
         self, revision: str, *, trusted: bool = False
     ) -> Build | BuildFailure | ConfigFailure:
         return build_kernel(
-            request(self.repository, revision, trusted=trusted),
-            self.plain.of(revision),
-            cache=self.cache,
-            scope=self.scope,
-            step=self.step,
-            log_folder=self.logs,
+            job(
+                request(self.repository, revision, trusted=trusted),
+                self.plain.of(revision),
+                cache=self.cache,
+                scope=self.scope,
+                step=self.step,
+                log_folder=self.logs,
+            )
         )
 
     @property

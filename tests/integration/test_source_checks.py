@@ -60,12 +60,14 @@ class Lab:
     def build(self, revision: str, *, trusted: bool = False, name: str = "") -> Build:
         wanted = request(self.repository, revision, base="v5.10", trusted=trusted)
         built = build.build_kernel(
-            replace(wanted, below=self.below),
-            self.plain.of(revision),
-            cache=self.folder / "cache",
-            scope=self.scope,
-            step=self.step,
-            log_folder=self.folder / f"log-{name or revision}",
+            build.job(
+                replace(wanted, below=self.below),
+                self.plain.of(revision),
+                cache=self.folder / "cache",
+                scope=self.scope,
+                step=self.step,
+                log_folder=self.folder / f"log-{name or revision}",
+            ),
             stack=self.stack,
         )
         assert isinstance(built, Build), built
@@ -75,14 +77,16 @@ class Lab:
     @contextmanager
     def bench(self, built: Build, revision: str) -> Iterator[Workbench]:
         with build.opened(
-            request(self.repository, revision, base="v5.10", trusted=False),
-            self.plain.of(revision),
+            build.job(
+                request(self.repository, revision, base="v5.10", trusted=False),
+                self.plain.of(revision),
+                cache=self.folder / "cache",
+                scope=self.scope,
+                step=self.step,
+                log_folder=self.folder / "log-bench",
+            ),
             built=built,
             copy=True,
-            cache=self.folder / "cache",
-            scope=self.scope,
-            step=self.step,
-            log_folder=self.folder / "log-bench",
         ) as bench:
             yield bench
 

@@ -50,12 +50,14 @@ class Builder:
         self, wanted: BuildRequest, revision: str = "HEAD"
     ) -> Build | BuildFailure | ConfigFailure:
         return build.build_kernel(
-            wanted,
-            self.plain.of(revision),
-            cache=self.cache,
-            scope=self.scope,
-            step=self.step,
-            log_folder=self.logs,
+            build.job(
+                wanted,
+                self.plain.of(revision),
+                cache=self.cache,
+                scope=self.scope,
+                step=self.step,
+                log_folder=self.logs,
+            )
         )
 
     def config(self, wanted: BuildRequest, revision: str = "HEAD") -> dict[str, str]:

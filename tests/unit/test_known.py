@@ -9,7 +9,6 @@ import pytest
 
 from pipeline import known
 from pipeline.errors import UserError
-from pipeline.known import Seen
 from pipeline.model import Expected, Finding
 
 TODAY = date(2026, 12, 1)
@@ -117,11 +116,8 @@ def test_the_first_that_matches_gives_its_note() -> None:
     assert marked.known == "b"
 
 
-def test_expired_and_unused_ones_can_be_listed() -> None:
-    old = Expected(note="old", title=".*", expires="2026-11-30")
+def test_what_has_expired_is_told() -> None:
+    old = Expected(note="old", title=".*", expires="2026-11-30", origin="known.toml")
     used = Expected(note="used", title="WARNING in .*")
-    idle = Expected(note="idle", title="WARNING in .*", architecture="aarch64")
-    every = [old, used, idle]
-    assert known.expired(every, TODAY) == (old,)
-    assert known.unused(every, [Seen(FINDING, "hackbench", "x86_64")], TODAY) == (idle,)
-    assert known.unused(every, [], TODAY) == (used, idle)
+    (words,) = known.expired([old, used], TODAY)
+    assert words == "known.toml: “old” has expired on 2026-11-30 and matches nothing any more"
