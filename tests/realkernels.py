@@ -6,21 +6,21 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 
-from pipeline import kernelbuild, settings, tree
+from pipeline import settings, tree
 from pipeline.catalog import Catalog
 from pipeline.kernelbuild import Wish
 from pipeline.model import Build, Revision, Role, Tree, TreeSpec
 from pipeline.scope import Scope
 from tests.conftest import QuietStep
+from tests.makes import Maker
 
 TREE = "debian:6.12"
 ORDER = "min_objects = 4 * (fls(nr_cpus) + 1);"  # calculate_order() in mm/slub.c
 
 
-class Ground:
+class Ground(Maker):
     """A tree with its base, the settings, and a scope; `cache` is shared with other runs."""
 
     def __init__(self, cache: Path, logs: Path, scope: Scope, *, spec: str = TREE) -> None:
@@ -60,18 +60,6 @@ class Ground:
             log_folder=self.logs / name,
             below=below,
         )
-
-    def make(self, wish: Wish, stack: ExitStack | None = None) -> Build:
-        built = kernelbuild.make(
-            wish,
-            shelf=self.shelf,
-            settings=self.settings,
-            scope=self.scope,
-            step=self.step,
-            stack=stack,
-        )
-        assert isinstance(built, Build), built
-        return built
 
     def base(self, arch: str = "x86_64") -> Build:
         return self.make(self.wish(self.base_tree, arch=arch, trusted=True))

@@ -259,6 +259,16 @@ def finding(
     return Finding(kind=kind, title=title, line=412, excerpt=f"BUG: {title}\n", fatal=fatal)
 
 
+PANICS_AT_BOOT: Mapping[str, object] = {
+    "stop": Stop.KERNEL,
+    "reason": "the kernel panicked",
+    "findings": (finding(),),
+    "outputs": (),
+    "samples": (),
+    "ready": None,
+    "differences": None,
+}
+
 ORDERS = {  # objects, order of kmalloc-1k and kmalloc-512, as seen on 5.10 with 2 of 8 CPUs
     "base": (32, 3, 32, 2),
     "prerequisite": (8, 1, 8, 0),

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline import kernelbuild, layout, settings, tree, verify
+from pipeline import layout, settings, tree, verify
 from pipeline.catalog import Catalog
 from pipeline.errors import InfraError
 from pipeline.kernelbuild import Wish
 from pipeline.model import Build, Revision, Role, Tree, TreeSpec
 from pipeline.progress import Step
 from pipeline.scope import Scope
-from pipeline.workbench import Workbench
 from tests.build_setup import GCC, WISHES, architecture, fragment
+from tests.makes import Maker
 from tests.minikernel_repo import change, commit, git, make_repository, tree_id
 
 
@@ -28,7 +28,7 @@ def repository(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "repo")
 
 
-class Yard:
+class Yard(Maker):
     """kernelbuild on a repository of the miniature, with a cache of its own."""
 
     def __init__(self, folder: Path, repository: Path, scope: Scope, step: Step) -> None:
@@ -69,31 +69,6 @@ class Yard:
             trusted=trusted,
             log_folder=self.folder / f"log{self.runs}",
             below=below,
-        )
-
-    def make(self, wish: Wish, stack: ExitStack | None = None) -> Build:
-        result = kernelbuild.make(
-            wish,
-            shelf=self.shelf,
-            settings=self.settings,
-            scope=self.scope,
-            step=self.step,
-            stack=stack,
-        )
-        assert isinstance(result, Build), result
-        return result
-
-    def bench(
-        self, wish: Wish, built: Build, *, copy: bool = True
-    ) -> AbstractContextManager[Workbench]:
-        return kernelbuild.bench(
-            wish,
-            built,
-            copy=copy,
-            shelf=self.shelf,
-            settings=self.settings,
-            scope=self.scope,
-            step=self.step,
         )
 
     def verify(self, wish: Wish, built: Build) -> tuple[str, ...]:

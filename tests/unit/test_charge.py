@@ -25,15 +25,7 @@ from tests import runs
 
 PAIR = (runs.BASE, runs.PATCHED)
 WARNS = {"findings": (runs.finding("warning", "mm/slub.c {f}", fatal=False),)}
-PANICS = {
-    "stop": Stop.KERNEL,
-    "reason": "the kernel panicked",
-    "findings": (runs.finding(),),
-    "outputs": (),
-    "samples": (),
-    "ready": None,
-    "differences": None,
-}
+PANICS = runs.PANICS_AT_BOOT
 EXITS = {
     "outputs": (
         runs.output("slab-orders", Phase.AFTER_BOOT),

@@ -89,15 +89,7 @@ WARNING = Diagnostic(
     text="unused variable 'nr'",
     kind="-Wunused-variable",
 )
-PANICS_AT_BOOT = {
-    "stop": Stop.KERNEL,
-    "reason": "the kernel panicked",
-    "findings": (runs.finding(),),
-    "outputs": (),
-    "samples": (),
-    "ready": None,
-    "differences": None,
-}
+PANICS_AT_BOOT = runs.PANICS_AT_BOOT
 
 
 @pytest.fixture
