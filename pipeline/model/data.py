@@ -259,7 +259,11 @@ class WorkloadSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeSpec:
-    """pipeline/data/probes/NAME.toml. `phases` are those in which it is read by default."""
+    """pipeline/data/probes/NAME.toml. `phases` are those in which it is read by default.
+
+    One that `slows` the kernel is read in boots of its own, whose times are no result.
+    `parameters` stand in the command as those of a workload do.
+    """
 
     name: str
     description: str
@@ -269,3 +273,5 @@ class ProbeSpec:
     kconfigs: tuple[str, ...]  # fragments without which there is nothing to read
     deadline: float
     readings: tuple[Reading, ...]
+    slows: bool = False
+    parameters: tuple[Parameter, ...] = ()

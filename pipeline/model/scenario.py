@@ -13,11 +13,19 @@ from pipeline.model.source import KernelPlan, TreeSpec
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadRun:
-    """A workload with its parameters as a scenario or the command line gives them."""
+    """A workload with its parameters as a scenario or the command line gives them.
+
+    It runs `repeat` times within a boot, whose numbers are then averaged. `probes`: read around
+    this one besides those of the scenario. Where it is `counted` its boots count what the kernel
+    does, with probes that slow it: its own times are no result.
+    """
 
     spec: WorkloadSpec
     parameters: Mapping[str, str | int | float | bool]
     label: str  # unique in a scenario; the name of the case
+    repeat: int = 1
+    probes: tuple[str, ...] = ()
+    counted: bool = False
 
     @property
     def name(self) -> str:
@@ -144,6 +152,10 @@ class Scenario:
     expected: tuple[Expected, ...] = ()  # reports that are part of it
     trials: tuple[Trial, ...] = ()
     checks: tuple[str, ...] = ()  # of what the series adds: see `ktrial list checks`
+    deterministic: bool = False  # guest time counts instructions: the same in every repetition
+    probe_parameters: Mapping[str, Mapping[str, str | int | float | bool]] = field(
+        default_factory=dict
+    )
 
     def events_in(self, guest: str) -> tuple[Event, ...]:
         """The events that are done in guests of this shape, in their order."""

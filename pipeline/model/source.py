@@ -112,7 +112,8 @@ class KernelPlan:
 
     With `of` it is another kernel's source under other conditions, and what follows says which:
     `configuration` (a point of the kconfig axis) in place of the cell's, further kernel arguments,
-    and `settings` (file in the guest -> what is written there before the workload).
+    `settings` (file in the guest -> what is written there before the workload), a `guest` shape in
+    place of the cell's, and the labels of the `events` that it goes through (None: all).
     """
 
     name: str
@@ -125,6 +126,8 @@ class KernelPlan:
     configuration: str = ""
     cmdline: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    guest: str = ""
+    events: tuple[str, ...] | None = None
 
     @property
     def source(self) -> str:
