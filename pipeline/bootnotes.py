@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from pipeline import plan as plans
 from pipeline.attempts import counted
 from pipeline.model import BootResult, Cell, EventState, Run
 
@@ -30,8 +31,15 @@ def lines(run: Run) -> Iterator[str]:
 
 def events(run: Run, cell: Cell) -> list[str]:
     """A table of a cell's events: for each kernel the seconds until host and guest agreed."""
-    labels = [event.label for event in run.plan.scenario.events_in(cell.guest)]
-    kernels = [kernel.name for kernel in run.plan.scenario.kernels]
+    scenario = run.plan.scenario
+    kernels = [kernel.name for kernel in scenario.kernels]
+    labels = list(
+        dict.fromkeys(
+            event.label
+            for kernel in scenario.kernels
+            for event in plans.events_of(scenario, cell, kernel)
+        )
+    )
     boots = [each for each in counted(run.evidence.boots) if each.boot.cell == cell]
     if not labels or not boots:
         return []

@@ -10,6 +10,7 @@ from pathlib import Path
 from pipeline import (
     bases,
     catalog,
+    counting,
     fetch,
     percommit,
     ranges,
@@ -43,7 +44,7 @@ class Request:
     `base`: None where nobody named one. `version`: the version of the series to take, `pick`: which
     of several series, `trailers`: whether those of replies are collected, `lore`: the server to
     ask for a message-id. `boots`: False where kernels are only to be built; `per_commit`: each
-    patch of a series is.
+    patch of a series is. `scale`: which size of a scenario.
     """
 
     sources: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class Request:
     lore: str = ""
     boots: bool = True
     per_commit: bool = False
+    scale: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,12 +117,17 @@ class Desk:
             found = replace(found, workloads=())
         elif not wanted.workloads and not found.workloads:
             wanted = replace(wanted, workloads=(DEFAULT_WORKLOAD,))
-        return scenario.override(found, wanted, shelf=self.shelf, bind=self._bind)
+        changed = scenario.override(found, wanted, shelf=self.shelf, bind=self._bind)
+        return counting.apart(changed, self.shelf.probes)
 
     def _source(self, request: Request, source: str) -> Intake:
         folder = self._scenario_folder(source)
         if folder:
             return self._scenario(request, folder)
+        if request.scale:
+            raise UserError(
+                f"--scale {request.scale}: only a scenario has sizes", hint="leave it out"
+            )
         if text := self.as_range(request):
             return self._range(request, text)
         if self._is_here(source) or fetch.wanted(source, request.lore):
@@ -184,6 +191,8 @@ class Desk:
 
     def _scenario(self, request: Request, folder: Path) -> Intake:
         found = scenariofile.load(folder)
+        if request.scale:
+            found = scenariofile.scaled(found, request.scale)
         spec = TreeSpec(name=request.tree or found.tree, base=request.base or found.base)
         opened = None if spec.debian_version else self._open(spec)
         resolved = scenario.resolve(

@@ -280,12 +280,11 @@ def _tried(plan: Plan, kernel: KernelPlan, place: Target) -> tuple[str, ...]:
 def _is_compared(plan: Plan, kernel: KernelPlan) -> bool:
     """Whether a kernel that is the one below it need not boot: not where conditions differ."""
     below = plans.below(plan.scenario, kernel)
-    return (
-        below is not None
-        and kernel.of is None
-        and (kernel.configuration, kernel.cmdline, kernel.settings)
-        == (below.configuration, below.cmdline, below.settings)
-    )
+    return below is not None and kernel.of is None and _conditions(kernel) == _conditions(below)
+
+
+def _conditions(kernel: KernelPlan) -> tuple[object, ...]:
+    return kernel.configuration, kernel.cmdline, kernel.settings, kernel.guest, kernel.events
 
 
 def _on_trial(plan: Plan, kernel: KernelPlan, stage: str) -> tuple[str, ...]:

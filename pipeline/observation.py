@@ -271,7 +271,8 @@ class Witness:
     def _planned_outputs(self, result: BootResult) -> BootResult:
         """A fault under a step that no case stands for is the boot's, not lost."""
         labels = {run.label for run in self.plan.scenario.workloads}
-        sources = {SHAPE, *self.plan.scenario.probes, *(labels & {result.boot.cell.workload})}
+        cell = result.boot.cell
+        sources = {SHAPE, *plan.probes_in(self.plan.scenario, cell), *(labels & {cell.workload})}
         outputs = tuple(output for output in result.outputs if output.source in sources)
         return replace(result, outputs=outputs)
 

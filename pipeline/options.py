@@ -273,6 +273,12 @@ def _boot_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="trials look as they go and end once they are clear, after N boots at the latest",
     )
+    add("--scale", metavar="NAME", help="the scenario in another size of its own: small, mail")
+    add(
+        "--deterministic",
+        action="store_true",
+        help="guest time counts instructions: the same in every repetition, whatever the host does",
+    )
     add("--max-time", metavar="TIME", help="begin no further boots after so long (30m, 900)")
     add(
         "--odds",

@@ -42,6 +42,7 @@ def read(arguments: argparse.Namespace) -> Overrides:
         include=tuple(pattern("--include", text) for text in arguments.include),
         exclude=tuple(pattern("--exclude", text) for text in arguments.exclude),
         table_override=False if arguments.no_table_override else None,
+        deterministic=arguments.deterministic,
     )
 
 

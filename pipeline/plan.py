@@ -6,12 +6,14 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 
+from pipeline import counting
 from pipeline.errors import UserError
 from pipeline.model import (
     BootId,
     Cell,
     CellPattern,
     Configuration,
+    Event,
     KernelPlan,
     Plan,
     Role,
@@ -143,7 +145,7 @@ def _product(scenario: Scenario) -> Iterator[Cell]:
                 for label in _labels(scenario):
                     yield Cell(
                         architecture=architecture,
-                        configuration=configuration,
+                        configuration=_with_counters(scenario, configuration, label),
                         guest=guest,
                         workload=label,
                     )
@@ -159,7 +161,7 @@ def _included(pattern: CellPattern, scenario: Scenario) -> Iterator[Cell]:
         for label in _one_of("workload", pattern, _labels(scenario)):
             yield Cell(
                 architecture=pattern.architecture,
-                configuration=configuration,
+                configuration=_with_counters(scenario, configuration, label),
                 guest=pattern.guest,
                 workload=label,
             )
@@ -175,7 +177,15 @@ def _one_of(field: str, pattern: CellPattern, known: tuple[str, ...]) -> tuple[s
 
 
 def _configurations(scenario: Scenario) -> tuple[str, ...]:
-    return tuple(each.name for each in scenario.configurations) or ("",)
+    return tuple(each.name for each in scenario.configurations if not each.counted) or ("",)
+
+
+def _with_counters(scenario: Scenario, configuration: str, label: str) -> str:
+    """The configuration in which a workload runs at this point of the kconfig axis."""
+    run = scenario.workload(label)
+    counted = counting.name(configuration)
+    there = any(each.name == counted and each.counted for each in scenario.configurations)
+    return counted if run and run.counted and there else configuration
 
 
 def _labels(scenario: Scenario) -> tuple[str, ...]:
@@ -195,11 +205,34 @@ def _blocks(scenario: Scenario, cell: Cell) -> Iterator[BootId]:
     seeded by the cell's name, so that the same scenario gives the same plan.
     """
     order = random.Random(f"{scenario.name}/{cell.name}")
-    for block in range(scenario.boots):
+    for block in range(boots_in(scenario, cell)):
         names = [kernel.name for kernel in scenario.kernels if kernel.boots]
         order.shuffle(names)
         for name in names:
             yield BootId(cell=cell, kernel=name, block=block)
+
+
+def boots_in(scenario: Scenario, cell: Cell) -> int:
+    """How often each kernel boots in a cell."""
+    run = scenario.workload(cell.workload)
+    return (run.boots if run else 0) or scenario.boots
+
+
+def guest_of(cell: Cell, kernel: KernelPlan) -> str:
+    """The shape in which a kernel boots in a cell."""
+    return kernel.guest or cell.guest
+
+
+def events_of(scenario: Scenario, cell: Cell, kernel: KernelPlan) -> tuple[Event, ...]:
+    """What a kernel goes through in a cell."""
+    there = scenario.events_in(guest_of(cell, kernel))
+    return tuple(each for each in there if kernel.events is None or each.label in kernel.events)
+
+
+def probes_in(scenario: Scenario, cell: Cell) -> tuple[str, ...]:
+    """The probes that are read in a cell's boots."""
+    run = scenario.workload(cell.workload)
+    return tuple(dict.fromkeys((*scenario.probes, *(run.probes if run else ()))))
 
 
 def beneath(scenario: Scenario, kernel: KernelPlan) -> Iterator[KernelPlan]:

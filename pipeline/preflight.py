@@ -98,19 +98,26 @@ def _refusal(cell: Cell, plan_: Plan, shelf: Catalog, here: Host) -> str:
     """Why this host cannot give a cell, or ""."""
     if cell.architecture in here.lacking:
         return here.lacking[cell.architecture]
-    architecture, shape = shelf.architecture(cell.architecture), shelf.guests[cell.guest]
+    architecture = shelf.architecture(cell.architecture)
     wanted = image.resolve(plan_.scenario.image, shelf.images, cwd=Path("/"))
     for fragment in _fragments(cell.configuration, plan_, shelf):
         if why := kconfig.refusal(fragment, cell.architecture):
             return why
-    return image.refusal(wanted, architecture) or shapes.refusal(
-        shape,
-        architecture,
-        host_memory=here.memory,
-        accelerator=here.accelerator,
-        qemu=here.qemu.get(cell.architecture),
-        firmware_there=_has_firmware(cell.architecture),
-    )
+    if why := image.refusal(wanted, architecture):
+        return why
+    kernels = (each for each in plan_.scenario.kernels if each.boots)
+    for name in dict.fromkeys(plan.guest_of(cell, kernel) for kernel in kernels):
+        why = shapes.refusal(
+            shelf.guests[name],
+            architecture,
+            host_memory=here.memory,
+            accelerator=here.accelerator,
+            qemu=here.qemu.get(cell.architecture),
+            firmware_there=_has_firmware(cell.architecture),
+        )
+        if why:
+            return why if name == cell.guest else f"guest {name}: {why}"
+    return ""
 
 
 def _has_firmware(architecture: str) -> bool:
@@ -158,12 +165,13 @@ def _check_events(plan_: Plan, shelf: Catalog, transport: str) -> None:
         for guest in event.guests:
             catalog.pick(f"guest of event {event.label}", guest, shelf.guests)
     for cell in plan_.cells:
-        events.check(
-            scenario.events_in(cell.guest),
-            shelf.guests[cell.guest],
-            shelf.architecture(cell.architecture),
-            has_workload=scenario.workload(cell.workload) is not None,
-        )
+        for kernel in (each for each in scenario.kernels if each.boots):
+            events.check(
+                plan.events_of(scenario, cell, kernel),
+                shelf.guests[plan.guest_of(cell, kernel)],
+                shelf.architecture(cell.architecture),
+                has_workload=scenario.workload(cell.workload) is not None,
+            )
 
 
 def _check_connection(settings: Settings) -> None:

@@ -109,6 +109,7 @@ def request(top: Desktop, *sources: str) -> Request:
         lore=top.settings.lore,
         boots=arguments.verb != BUILD,
         per_commit=arguments.per_commit,
+        scale=getattr(arguments, "scale", None) or "",
     )
 
 
@@ -227,9 +228,15 @@ def _checked(top: Desktop, taken: Intake) -> Plan:
         settings=top.settings,
         shelf=top.shelf,
         budget=top.budget,
-        transport=getattr(top.arguments, "transport", "ssh"),
+        transport=_transport(top, taken.scenario),
         scope=top.scope,
     )
+
+
+def _transport(top: Desktop, scenario: Scenario) -> str:
+    """A network has times of its own, which would get into a deterministic guest."""
+    given = str(getattr(top.arguments, "transport", "ssh"))
+    return "console" if scenario.deterministic else given
 
 
 def planned(top: Desktop, scenario: Scenario) -> Plan:
@@ -332,7 +339,7 @@ def _carry_out(top: Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
             folder=folder,
             opened=taken.tree,
             trusted=taken.trusted,
-            over=getattr(top.arguments, "transport", "ssh"),
+            over=_transport(top, taken.scenario),
             history=history,
             budget=top.budget,
             weigh=_scales(top, todo, history),

@@ -56,6 +56,7 @@ class Overrides:
     events: tuple[Event, ...] = ()
     table_override: bool | None = None
     checks: tuple[str, ...] = ()
+    deterministic: bool = False
 
 
 def version_key(version: str) -> tuple[int, ...]:
@@ -104,6 +105,8 @@ def resolve(
         expected=tuple(replace(each, origin=found.name) for each in found.expected),
         checks=found.checks,
         trials=found.trials,
+        deterministic=found.deterministic,
+        probe_parameters=found.probe_parameters,
         variant=variant.name if variant else "",
         notes=(variant.note,) if variant and variant.note else (),
     )
@@ -125,6 +128,8 @@ def _kernel(folder: Path, entry: KernelEntry, read_files: ReadFiles) -> KernelPl
         configuration=entry.configuration,
         cmdline=entry.cmdline,
         settings=entry.settings,
+        guest=entry.guest,
+        events=entry.events,
     )
 
 
@@ -137,7 +142,16 @@ def _workloads(entries: Sequence[WorkloadEntry], bind: Bind) -> tuple[WorkloadRu
             raise UserError(f"a workload cannot be called “{label}”", hint="choose another label")
         if any(run.label == label for run in runs):
             raise UserError(f"two workloads are called “{label}”", hint="give one another label")
-        runs.append(bind(entry.use, label, entry.parameters or {}))
+        bound = bind(entry.use, label, entry.parameters or {})
+        runs.append(
+            replace(
+                bound,
+                repeat=entry.repeat,
+                probes=entry.probes,
+                counted=entry.counted,
+                boots=entry.boots,
+            )
+        )
     return tuple(runs)
 
 
@@ -211,6 +225,7 @@ def override(scenario: Scenario, wanted: Overrides, *, shelf: Catalog, bind: Bin
             scenario.table_override if wanted.table_override is None else wanted.table_override
         ),
         checks=tuple(dict.fromkeys((*scenario.checks, *wanted.checks))),
+        deterministic=wanted.deterministic or scenario.deterministic,
     )
     return checked(changed, shelf)
 
@@ -219,16 +234,20 @@ def checked(scenario: Scenario, shelf: Catalog) -> Scenario:
     """The scenario, once every name in it is known and its image has what is needed."""
     names = [shelf.architecture(name).name for name in scenario.architectures]
     on = {shelf.architecture(name).name: guests for name, guests in scenario.guests_on.items()}
-    for guest in (*scenario.guests, *(each for guests in on.values() for each in guests)):
+    others = filter(None, (kernel.guest for kernel in scenario.kernels))
+    for guest in (*scenario.guests, *(each for guests in on.values() for each in guests), *others):
         catalog.pick("guest", guest, shelf.guests)
     fragments = [name for each in scenario.configurations for name in each.fragments]
     for fragment in (*scenario.fragments, *fragments):
         catalog.pick("kconfig fragment", fragment, shelf.fragments)
-    probes = [catalog.pick("probe", name, shelf.probes) for name in scenario.probes]
+    theirs = (name for run in scenario.workloads for name in run.probes)
+    probes = [catalog.pick("probe", name, shelf.probes) for name in (*scenario.probes, *theirs)]
+    for name in scenario.probe_parameters:
+        catalog.pick("probe (probe_parameters)", name, shelf.probes)
     if "/" not in scenario.image:  # what a disk of the user's holds, nobody knows
         _check_programs(scenario, catalog.pick("image", scenario.image, shelf.images), probes)
     for run in scenario.workloads:
-        if run.label in scenario.probes:
+        if run.label in (*scenario.probes, *run.probes):
             raise UserError(f"“{run.label}” is a probe and a workload", hint="give it a label")
     return replace(
         scenario,

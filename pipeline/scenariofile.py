@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pipeline import catalog, known, schema
@@ -31,15 +31,44 @@ class KernelEntry:
     configuration: str = ""
     cmdline: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    guest: str = ""
+    events: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadEntry:
-    """A workload in the file, with the parameters that differ from its defaults."""
+    """A workload in the file, with the parameters that differ from its defaults; for `repeat`,
+    `probes`, `counted` and `boots` see `WorkloadRun`."""
 
     use: str
     label: str = ""
     parameters: Mapping[str, Scalar] | None = None
+    repeat: int = 1
+    probes: tuple[str, ...] = ()
+    counted: bool = False
+    boots: int = 0
+
+    @property
+    def called(self) -> str:
+        return self.label or self.use
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """The same scenario in another size, `--scale NAME`: what is empty is as the scenario has it.
+
+    `parameters` and `repeat` are by workload (its label), and add to what stands there.
+    """
+
+    name: str
+    note: str = ""
+    boots: int = 0
+    guests: tuple[str, ...] = ()
+    guests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    architectures: tuple[str, ...] = ()
+    parameters: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
+    repeat: Mapping[str, int] = field(default_factory=dict)
+    without: tuple[str, ...] = ()  # workloads that this size leaves out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +110,26 @@ class ScenarioFile:
     expected: tuple[Expected, ...] = ()
     checks: tuple[str, ...] = ()
     trials: tuple[Trial, ...] = ()
+    scales: tuple[Scale, ...] = ()
+    deterministic: bool = False
+    probe_parameters: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.folder.name
+
+    @property
+    def everywhere(self) -> tuple[KernelEntry, ...]:
+        """The kernels of all variants."""
+        variants = (each.kernels for each in self.variants)
+        return tuple(kernel for kernels in (self.kernels, *variants) for kernel in kernels)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What gives numbers: probes, and workloads by both their names."""
+        by_name = (name for each in self.workloads for name in (each.use, each.label))
+        theirs = (probe for each in self.workloads for probe in each.probes)
+        return tuple(dict.fromkeys(filter(None, (*self.probes, *theirs, *by_name))))
 
 
 def load(folder: Path) -> ScenarioFile:
@@ -95,6 +140,8 @@ def load(folder: Path) -> ScenarioFile:
         _check_kernels(path, kernels, has_workloads=bool(found.workloads))
     if found.boots < 1:
         raise UserError(f"{path}: boots: expected 1 or more, not {found.boots}")
+    _check_conditions(path, found)
+    _check_scales(path, found)
     _check_tables(path, found)
     _check_trials(path, found)
     for number, each in enumerate(found.expected, 1):
@@ -102,13 +149,56 @@ def load(folder: Path) -> ScenarioFile:
     return found
 
 
+def scaled(found: ScenarioFile, name: str) -> ScenarioFile:
+    """The scenario in one of its sizes. UserError where it has none of that name."""
+    sizes = {each.name: each for each in found.scales}
+    size = catalog.pick(f"scale of {found.name}", name, sizes)
+    return replace(
+        found,
+        boots=size.boots or found.boots,
+        guests=size.guests or found.guests,
+        guests_on=size.guests_on or ({} if size.guests else found.guests_on),
+        architectures=size.architectures or found.architectures,
+        workloads=tuple(
+            _sized(each, size) for each in found.workloads if each.called not in size.without
+        ),
+    )
+
+
+def _sized(entry: WorkloadEntry, size: Scale) -> WorkloadEntry:
+    return replace(
+        entry,
+        parameters={**(entry.parameters or {}), **size.parameters.get(entry.called, {})},
+        repeat=size.repeat.get(entry.called, entry.repeat),
+    )
+
+
+def _check_scales(path: Path, found: ScenarioFile) -> None:
+    labels = dict.fromkeys(each.called for each in found.workloads)
+    for size in found.scales:
+        check_name(size.name, f"{path}: scales: ")
+        for label in (*size.parameters, *size.repeat, *size.without):
+            catalog.pick(f"workload in {path}: scales: {size.name}", label, labels)
+
+
+def _check_conditions(path: Path, found: ScenarioFile) -> None:
+    """Kernels in other guests, and those that go through some of the events only."""
+    labels = dict.fromkeys(each.label for each in found.events if each.label)
+    for kernel in found.everywhere:
+        for label in kernel.events or ():
+            catalog.pick(f"label of an event in {path}: {kernel.name}", label, labels)
+    repeats = [(each.called, each.repeat) for each in found.workloads]
+    repeats += [each for size in found.scales for each in size.repeat.items()]
+    for label, times in repeats:
+        if times < 1:
+            raise UserError(f"{path}: workloads: {label}: repeat: expected 1 or more, not {times}")
+
+
 def _check_trials(path: Path, found: ScenarioFile) -> None:
     """A trial of what is not there would tell nothing, at the end of a long run."""
     where = f"in {path}: trials"
-    everywhere = (found.kernels, *(variant.kernels for variant in found.variants))
-    kernels = dict.fromkeys(kernel.name for kernels in everywhere for kernel in kernels)
-    names = (name for each in found.workloads for name in (each.use, each.label))
-    sources = dict.fromkeys((*found.probes, *filter(None, names)))
+    kernels = dict.fromkeys(kernel.name for kernel in found.everywhere)
+    sources = dict.fromkeys(found.sources)
     for trial in found.trials:
         for kernel in (*filter(None, (trial.base,)), *trial.kernels):
             catalog.pick(f"kernel {where}", kernel, kernels)
@@ -121,15 +211,11 @@ def _check_trials(path: Path, found: ScenarioFile) -> None:
 def _check_tables(path: Path, found: ScenarioFile) -> None:
     """A table that can never have a number is a slip of the pen."""
     where = f"in {path}: tables"
-    sources = (
-        *found.probes,
-        *(name for each in found.workloads for name in (each.use, each.label)),
-    )
-    everywhere = (found.kernels, *(variant.kernels for variant in found.variants))
-    kernels = {kernel.name for kernels in everywhere for kernel in kernels}
+    sources = found.sources
+    kernels = {kernel.name for kernel in found.everywhere}
     for table in found.tables:
         catalog.pick(f"layout {where}", table.layout, dict.fromkeys(LAYOUTS))
-        catalog.pick(f"source {where}", table.source, dict.fromkeys(filter(None, sources)))
+        catalog.pick(f"source {where}", table.source, dict.fromkeys(sources))
         if table.kernel:
             catalog.pick(f"kernel {where}", table.kernel, dict.fromkeys(kernels))
         if table.layout == PER_KEY and not table.columns:

@@ -98,16 +98,16 @@ def _cell_slots(plan: Plan, cell: Cell, kernel: KernelPlan) -> Iterator[Slot]:
     )
     yield about
     yield replace(about, id=_id("shape", *path), what=What.SHAPE, source=SHAPE)
-    for event in plan.scenario.events_in(cell.guest):
+    for event in plans.events_of(plan.scenario, cell, kernel):
         yield replace(
             about, id=_id(f"event {event.label}", *path), what=What.EVENT, source=event.label
         )
     if any(run.label == cell.workload for run in plan.scenario.workloads):
         label = cell.workload
         yield replace(about, id=_id(label, *path), what=What.WORKLOAD, source=label)
-    for probe in dict.fromkeys(plan.scenario.probes):
+    for probe in plans.probes_in(plan.scenario, cell):
         yield replace(about, id=_id(f"probe {probe}", *path), what=What.PROBE, source=probe)
-    for trial in trials.wanted(plan.scenario):
+    for trial in trials.in_cell(plan.scenario, cell):
         if any(each == kernel for _, each in trials.pairs(plan.scenario, trial)):
             name = _id(f"trial {trial.name}", *path)
             yield replace(about, id=name, what=What.TRIAL, source=trial.name)

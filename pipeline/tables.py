@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pipeline import plan as plans
 from pipeline.attempts import counted
 from pipeline.model import BootResult, Cell, Phase, Plan, Run, Sample, Table
 
@@ -102,7 +103,7 @@ def _across(table: Table, run: Run, target: str) -> list[str]:
 def default_tables(plan: Plan, boots: Sequence[BootResult], cell: Cell) -> tuple[Table, ...]:
     """For a scenario that names no tables: one for each source that gave numbers."""
     labels = [run.label for run in plan.scenario.workloads if run.label == cell.workload]
-    found = [numbers(boots, source) for source in (*plan.scenario.probes, *labels)]
+    found = [numbers(boots, source) for source in (*plans.probes_in(plan.scenario, cell), *labels)]
     return tuple(_default_table(each) for each in found if each.values)
 
 

@@ -314,7 +314,9 @@ class _Trial:
         limit = self._plan.most_seconds
         if limit and time.monotonic() - self._started >= limit:
             return Look(enough=f"the time was spent: {limit:g} s (--max-time)")
-        if not self._plan.sequential or job.block not in spending.looks(self._scenario.boots):
+        if not self._plan.sequential or job.block not in spending.looks(
+            plan.boots_in(self._scenario, job.cell)
+        ):
             return Look()
         boots = [each for done in self._done for each in evidence.attempts(done.value)]
         if trials.is_clear(trials.compare(self._plan, boots, job.cell)):
@@ -329,7 +331,8 @@ class _Trial:
             return
         cell = result.boot.cell
         run = self._scenario.workload(cell.workload)
-        shape = self._context.shelf.guests[cell.guest]
+        kernel = plan.kernel_of(self._scenario, result.boot.kernel)
+        shape = self._context.shelf.guests[plan.guest_of(cell, kernel)]
         where = {"architecture": cell.architecture, "accelerator": result.accelerator.name}
         key = estimate.boot_key(**where, shape=shape, image=self._scenario.image, run=run)
         self._context.history.add(key, result.ended - result.started)
@@ -347,7 +350,7 @@ class _Trial:
             self._context.history.known,
             architecture=boot.cell.architecture,
             accelerator=accelerator_name,
-            shape=self._context.shelf.guests[boot.cell.guest],
+            shape=self._context.shelf.guests[plan.guest_of(boot.cell, self._kernels[boot.kernel])],
             run=run,
         )
         return found.seconds if found.source == estimate.MEASURED else None

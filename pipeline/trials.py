@@ -75,10 +75,23 @@ def wanted(scenario: Scenario) -> tuple[Trial, ...]:
     measure."""
     if scenario.trials or scenario.boots < spending.FIRST:
         return scenario.trials
-    measured = [run for run in scenario.workloads if run.spec.readings]
+    measured = [run for run in scenario.workloads if run.spec.readings and not run.counted]
     if not measured or not pairs(scenario, Trial(name=AUTOMATIC, metrics=())):
         return ()
     return (Trial(name=AUTOMATIC, metrics=tuple(f"{run.label}/*" for run in measured)),)
+
+
+def in_cell(scenario: Scenario, cell: Cell) -> tuple[Trial, ...]:
+    """The trials that have something to compare in a cell: its workload, or a probe read there."""
+    run = scenario.workload(cell.workload)
+    timed = () if run is None or run.counted else (run.label, run.name)
+    sources = (*timed, *plan.probes_in(scenario, cell))
+    return tuple(each for each in wanted(scenario) if _reads(each, sources))
+
+
+def _reads(trial: Trial, sources: Iterable[str]) -> bool:
+    patterns = [name.partition("/")[0] for name in trial.metrics]
+    return any(fnmatchcase(each, pattern) for each in sources for pattern in patterns)
 
 
 def pairs(scenario: Scenario, trial: Trial) -> tuple[tuple[KernelPlan, KernelPlan], ...]:
@@ -105,23 +118,26 @@ def compare(
 ) -> tuple[Compared, ...]:
     """Every comparison of a plan, as far as its boots have come, or those of one cell."""
     last = [each for each in counted(boots) if each.samples]
-    trials = wanted(made.scenario)
-    members = family(made, trials, last)
+    members = family(made, last)
     cells = [cell] if cell else [each for each in made.cells if each not in made.unsupported]
     return tuple(
         _judged(each, made, members)
-        for trial in trials
         for place in cells
+        for trial in in_cell(made.scenario, place)
         for each in _in_cell(made, trial, place, last)
     )
 
 
-def family(made: Plan, trials: Sequence[Trial], boots: Sequence[BootResult]) -> int:
+def family(made: Plan, boots: Sequence[BootResult]) -> int:
     """How many comparisons the plan makes in all. Metrics are counted where they were seen: a cell
     that has not booted yet is taken to have as many as the others."""
-    cells = [each for each in made.cells if each not in made.unsupported]
     whole = 0
-    for trial in trials:
+    for trial in wanted(made.scenario):
+        cells = [
+            each
+            for each in made.cells
+            if each not in made.unsupported and trial in in_cell(made.scenario, each)
+        ]
         most = max((len(_metrics(trial, boots, cell)) for cell in cells), default=0)
         whole += max(1, most) * len(cells) * len(pairs(made.scenario, trial))
     return max(1, whole)
@@ -210,7 +226,8 @@ def _judged(given: Compared, made: Plan, members: int) -> Compared:
         return replace(given, problem="one boot of each kernel tells nothing of the noise")
     level = spending.ALPHA / members
     if made.sequential:
-        level = spending.level_after(blocks, max(made.scenario.boots, blocks), level)
+        most = plan.boots_in(made.scenario, given.cell)
+        level = spending.level_after(blocks, max(most, blocks), level)
     found = effects.effect(given.base_values, given.values, level=level)
     sides = ((given.base, given.base_values), (given.kernel, given.values))
     return replace(

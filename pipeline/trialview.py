@@ -29,9 +29,7 @@ def lines(run: Run) -> list[str]:
     found = trials.compare(run.plan, run.evidence.boots)
     if not found:
         return []
-    members = trials.family(
-        run.plan, trials.wanted(run.plan.scenario), [b for b in run.evidence.boots if b.samples]
-    )
+    members = trials.family(run.plan, [b for b in run.evidence.boots if b.samples])
     told: list[str] = []
     for (cell, name), group in _groups(found).items():
         told += [f"trial {name} in {cell}", "", *_means(group), "", *_answers(group), ""]

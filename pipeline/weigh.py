@@ -45,7 +45,10 @@ class Scales:
         # Of a build one core less than it uses: guests whose times nobody looks at go on beside it.
         most = max(1.0, self.cores - 1)
         if job.boot is not None:
-            return self.guest(job.boot.cell)
+            kernel = plans.kernel_of(self.plan.scenario, job.boot.kernel)
+            return self.guest(
+                job.boot.cell, self.shelf.guests[plans.guest_of(job.boot.cell, kernel)]
+            )
         if job.kind is Kind.BUILD and job.target is not None:
             seconds = self.build(job.target.name, job.kernel).seconds
             return Demand(seconds=seconds, cores=most)
@@ -53,8 +56,8 @@ class Scales:
             return Demand(seconds=BESIDES.get(job.kind, 0.0), cores=CORES.get(job.kind, most))
         return Demand(seconds=OTHERS.get(job.kind, 0.0))
 
-    def guest(self, cell: Cell) -> Demand:
-        shape = self.shape(cell)
+    def guest(self, cell: Cell, shape: GuestShape | None = None) -> Demand:
+        shape = shape or self.shape(cell)
         return Demand(
             seconds=self.boot(cell).seconds,
             cores=estimate.cores(shape, self.plan.scenario.workload(cell.workload)),
@@ -67,7 +70,8 @@ class Scales:
         if self.exclusive != "auto":
             return self.exclusive == "always"
         run = self.plan.scenario.workload(cell.workload)
-        return run is not None and run.spec.timed
+        timed = run is not None and run.spec.timed and not run.counted
+        return timed and not self.plan.scenario.deterministic
 
     def shape(self, cell: Cell) -> GuestShape:
         return self.shelf.guests[cell.guest]

@@ -143,7 +143,8 @@ class Workshop:
 
     def _fragments(self, target: Target) -> tuple[str, ...]:
         scenario = self.plan.scenario
-        probes = [self.shelf.probes[name] for name in scenario.probes]
+        timed = (name for run in scenario.workloads if not run.counted for name in run.probes)
+        probes = [self.shelf.probes[name] for name in (*scenario.probes, *timed)]
         return (
             *scenario.fragments,
             *(name for each in probes for name in each.kconfigs),

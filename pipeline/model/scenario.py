@@ -26,6 +26,7 @@ class WorkloadRun:
     repeat: int = 1
     probes: tuple[str, ...] = ()
     counted: bool = False
+    boots: int = 0  # of each kernel, in place of the scenario's; 0: as that has it
 
     @property
     def name(self) -> str:
@@ -55,10 +56,15 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """A point of the kconfig axis: fragments on top of those that the scenario always has."""
+    """A point of the kconfig axis: fragments on top of those that the scenario always has.
+
+    `counted`: it is no point of its own, but what counted workloads run with at the point whose
+    name it begins with.
+    """
 
     name: str
     fragments: tuple[str, ...]
+    counted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

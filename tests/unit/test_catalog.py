@@ -201,6 +201,7 @@ KEYS: dict[str, tuple[type, set[str]]] = {
     "scenario, trials": (Trial, set()),
     "workload, programs": (TreePrograms, set()),
     "scenario, workloads": (scenariofile.WorkloadEntry, set()),
+    "scenario, scales": (scenariofile.Scale, set()),
     "scenario, variants": (scenariofile.Variant, set()),
     "scenario, events": (Event, set()),
     "scenario, include, exclude": (CellPattern, set()),

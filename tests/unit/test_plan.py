@@ -7,9 +7,11 @@ import pytest
 from pipeline import plan
 from pipeline.errors import UserError
 from pipeline.model import (
+    Action,
     Cell,
     CellPattern,
     Configuration,
+    Event,
     KernelPlan,
     Role,
     Scenario,
@@ -132,3 +134,21 @@ def test_a_pattern_that_names_nothing_is_bad_input(
 ) -> None:
     with pytest.raises(UserError, match=words):
         plan.cells(replace(SCENARIO, **change))  # type: ignore[arg-type]
+
+
+# --------------------------------------------------------------------------- other conditions
+
+
+def test_a_kernel_has_its_own_guest_and_events() -> None:
+    added = Event(action=Action.VCPU_ADD, when="before workload", label="grow")
+    only = Event(action=Action.CPU_STORM, when="at start", label="storm", guests=("smp1",))
+    grown = KernelPlan(name="grown", role=Role.PATCHED, of="fix", guest="smp2", events=("grow",))
+    plain = KernelPlan(name="plain", role=Role.PATCHED, of="fix", events=())
+    some = replace(
+        SCENARIO, kernels=(*SCENARIO.kernels, grown, plain), events=(added, only), guests=("smp1",)
+    )
+    cell = plan.cells(some)[0]
+    base = some.kernels[0]
+    assert [plan.guest_of(cell, each) for each in (base, grown)] == ["smp1", "smp2"]
+    told = [[e.label for e in plan.events_of(some, cell, k)] for k in (base, grown, plain)]
+    assert told == [["grow", "storm"], ["grow"], []]

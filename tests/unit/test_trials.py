@@ -134,14 +134,13 @@ def test_the_family_has_every_cell_kernel_and_metric() -> None:
         replace(each, samples=(*each.samples, *result(each.boot, 1.0, metric="other").samples))
         for each in booted(of, lambda *_: 1.0)
     ]
-    wanted = trials.wanted(of.scenario)
-    assert trials.family(of, wanted, boots) == 2 * 1 * 2
+    assert trials.family(of, boots) == 2 * 1 * 2
     three = made(
         runs.KERNELS,
         guests=("smp1", "smp2"),
         trials=(Trial(name="all", base="base", metrics=("hackbench/*",)),),
     )
-    assert trials.family(three, trials.wanted(three.scenario), boots) == 2 * 2 * 2
+    assert trials.family(three, boots) == 2 * 2 * 2
 
 
 def test_a_trial_has_metrics_of_its_own() -> None:
