@@ -140,4 +140,5 @@ def _what(run: WorkloadRun | None) -> str:
     if run is None:
         return "-"
     given = (f"{name}={value}" for name, value in sorted(run.parameters.items()))
-    return ":".join(filter(None, (run.name, ",".join(given))))
+    times = f"x{run.repeat}" if run.repeat > 1 else ""
+    return ":".join(filter(None, (run.name, ",".join(given), times)))

@@ -25,6 +25,8 @@ BUILD_EXAMPLES = """examples:
   ktrial build --rev HEAD --tree . --configuration all=allmodconfig
   git bisect run ktrial build --rev HEAD --tree . --bisect-exit"""
 
+CALIBRATION_BOOTS = 20
+
 SHELL_EXAMPLES = """examples:
   ktrial shell                          the kernel tree at hand, built first
   ktrial shell numa2 --tree debian:6.12
@@ -81,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
         "demo", parents=[common], help="the main job once, on a real kernel, with its own patch"
     )
     _trial_options(demo)
+    _calibrate_parser(verbs, common)
     verbs.add_parser("doctor", parents=[common], help="what works on this host")
     listing = verbs.add_parser("list", parents=[common], help="scenarios, workloads, guests, …")
     listing.add_argument(
@@ -154,6 +157,18 @@ def _plan_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) ->
     )
     _source_options(plan)
     _trial_options(plan)
+
+
+def _calibrate_parser(verbs: argparse._SubParsersAction[_Parser], common: _Parser) -> None:
+    calibrate = verbs.add_parser(
+        "calibrate",
+        parents=[common],
+        help="a kernel against itself: this host's noise, and which effects it lets a trial see",
+    )
+    calibrate.add_argument("--rev", default="HEAD", metavar="REV", help="of the tree (HEAD)")
+    _tree_options(calibrate)
+    _trial_options(calibrate)
+    calibrate.set_defaults(source=[], boots=CALIBRATION_BOOTS)
 
 
 def _source_options(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pipeline import (
     cache,
+    calibrations,
     catalog,
     clean,
     estimate,
@@ -43,6 +44,7 @@ from pipeline import (
     summary,
     tree,
     trial,
+    trials,
     weigh,
 )
 from pipeline.budget import Budget
@@ -51,7 +53,7 @@ from pipeline.errors import Cancelled, InfraError, UserError
 from pipeline.estimate import BuildKind
 from pipeline.history import History
 from pipeline.intake import Desk, Intake, Request
-from pipeline.model import Build, Evidence, Plan, Run, Scenario, Tree, TreeSpec
+from pipeline.model import Build, Cell, Evidence, Plan, Run, Scenario, Tree, TreeSpec
 from pipeline.progress import Reporter
 from pipeline.results import Folder
 from pipeline.scope import Scope
@@ -274,6 +276,11 @@ def show_plan(top: Desktop, taken: Intake) -> int:
 
 def try_out(top: Desktop, taken: Intake) -> int:
     """Carry the plan out, write the results, print the summary, and say the exit code."""
+    return _exit_code(tried(top, taken), top.arguments)
+
+
+def tried(top: Desktop, taken: Intake) -> Run:
+    """Carry the plan out, write the results, and print the summary."""
     settings, reporter = top.settings, top.reporter
     for ended in hypervisor.sweep(settings.runtime, scope=top.scope):
         reporter.say(f"left by a dead run: {ended}")
@@ -294,7 +301,7 @@ def try_out(top: Desktop, taken: Intake) -> int:
             ) from error
     sys.stdout.write(text)
     _make_room(top, finished)
-    return _exit_code(finished, top.arguments)
+    return finished
 
 
 def _make_room(top: Desktop, finished: Run) -> None:
@@ -323,6 +330,7 @@ def _carry_out(top: Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
         notes=(
             *taken.scenario.notes,
             *known.expired((*taken.scenario.expected, *todo.known), date.today()),
+            *_calibrations(top, todo),
         ),
     )
     journal = junitfile.Journal(begun, dialect=getattr(top.arguments, "junit_dialect", "jenkins"))
@@ -350,6 +358,27 @@ def _carry_out(top: Desktop, taken: Intake, todo: Plan, folder: Folder) -> Run:
     if evidence.cut and not (evidence.revisions or evidence.builds or evidence.boots):
         raise Cancelled
     return junitfile.finished(begun, evidence, ended=time.time())
+
+
+def _calibrations(top: Desktop, todo: Plan) -> Iterator[str]:
+    """What is known of this host's noise, where the run has a trial."""
+    for cell in todo.cells if trials.wanted(todo.scenario) else ():
+        told = calibrations.last(top.settings.cache, calibration_key(top, todo, cell))
+        if told:
+            yield f"calibration of this host for {cell.name}, {told}"
+
+
+def calibration_key(top: Desktop, todo: Plan, cell: Cell) -> str:
+    """Of a cell's workload on this host; "" where it only boots."""
+    run = todo.scenario.workload(cell.workload)
+    if run is None:
+        return ""
+    return estimate.workload_key(
+        architecture=cell.architecture,
+        accelerator="deterministic" if todo.scenario.deterministic else (top.settings.accel or ""),
+        shape=top.shelf.guests[cell.guest],
+        run=run,
+    )
 
 
 def _write(finished: Run, folder: Folder, text: str, dialect: str) -> None:

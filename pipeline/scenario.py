@@ -17,6 +17,7 @@ from pipeline.model import (
     ImageRecipe,
     KernelPlan,
     ProbeSpec,
+    Role,
     Scenario,
     Series,
     TreeSpec,
@@ -199,6 +200,14 @@ def for_series(
         probes=("slab-memory",),
         boots=1,
     )
+
+
+def against_itself(scenario: Scenario) -> Scenario:
+    """The tree of a scenario compared with itself: its one kernel under two names."""
+    only = scenario.kernels[0]
+    base = replace(only, name="base", role=Role.BASE)
+    again = KernelPlan(name="again", role=Role.PATCHED, of=base.name)
+    return replace(scenario, name="calibration", kernels=(base, again))
 
 
 def override(scenario: Scenario, wanted: Overrides, *, shelf: Catalog, bind: Bind) -> Scenario:

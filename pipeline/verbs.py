@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from pipeline import (
     accelerator,
+    calibration,
+    calibrations,
     clean,
     console,
     consoleverb,
@@ -18,8 +20,11 @@ from pipeline import (
     inventory,
     ktapverb,
     runner,
+    scenario,
     tree,
+    trials,
 )
+from pipeline.errors import InfraError
 from pipeline.progress import PlainReporter, Reporter, RichReporter
 from pipeline.runner import Desktop
 from pipeline.scope import Scope
@@ -64,6 +69,23 @@ def demo(
         taken = runner.take(top, replace(request, tree=DEMO_FALLBACK))
         opened = runner.opened(top, taken.scenario.tree)
     return runner.try_out(top, replace(taken, tree=opened))
+
+
+def calibrate(
+    arguments: argparse.Namespace, settings: Settings, reporter: Reporter, scope: Scope
+) -> int:
+    """`ktrial calibrate`: 0 where it found out what this host lets a trial see, else 3."""
+    top = Desktop(arguments, settings, reporter, scope)
+    taken = runner.take(top, runner.request(top))
+    finished = runner.tried(top, replace(taken, scenario=scenario.against_itself(taken.scenario)))
+    found = calibration.of(trials.compare(finished.plan, finished.evidence.boots))
+    sys.stdout.write("\n".join(calibration.lines(found)))
+    for cell in finished.plan.cells:
+        its = [each for each in found if each.cell == cell.name]
+        key = runner.calibration_key(top, finished.plan, cell)
+        if its and key:
+            calibrations.keep(settings.cache, key, time.strftime("%Y-%m-%d"), its)
+    return 0 if found else InfraError.exit_code
 
 
 def doctor_(
@@ -160,6 +182,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace, Settings, Reporter, Scope], in
     "build": build_,
     "plan": plan_,
     "demo": demo,
+    "calibrate": calibrate,
     "doctor": doctor_,
     "series": series_,
     "shell": shell_,
