@@ -14,7 +14,7 @@ from pipeline.model import CellPattern, Event, Expected, Role, Table, Trial
 FILE = "scenario.toml"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 PER_KEY = "per-key"
-LAYOUTS = (PER_KEY, "per-phase")
+LAYOUTS = (PER_KEY, "per-phase", "histogram", "profile")
 Scalar = str | int | float | bool
 
 

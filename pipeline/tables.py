@@ -6,55 +6,14 @@ they differ. Nothing is judged here.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
+from pipeline import distributions
 from pipeline import plan as plans
 from pipeline.attempts import counted
-from pipeline.model import BootResult, Cell, Phase, Plan, Run, Sample, Table
-
-TIME_UNITS = frozenset({"s", "ms", "us", "µs", "ns"})
-NOTHING = "-"
-
-Key = tuple[str, Phase, str]  # kernel, phase, metric
-
-
-@dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """The values of one source in one cell: (kernel, phase, metric) -> one value per boot."""
-
-    source: str
-    values: Mapping[Key, tuple[float, ...]]
-    units: Mapping[str, str]  # by metric
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(metric for _, _, metric in self.values))
-
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        seen = {phase for _, phase, _ in self.values}
-        return tuple(phase for phase in Phase if phase in seen)
-
-
-def numbers(boots: Iterable[BootResult], source: str) -> Numbers:
-    """Collect what a workload or probe gave in the boots of a cell."""
-    samples: list[tuple[str, Sample]] = [
-        (result.boot.kernel, sample)
-        for result in sorted(boots, key=lambda r: (r.boot.block, r.boot.boot))
-        for sample in result.samples
-        if sample.source == source
-    ]
-    values: dict[Key, tuple[float, ...]] = {}
-    for kernel, sample in samples:
-        key = (kernel, sample.phase, sample.metric)
-        values[key] = (*values.get(key, ()), sample.value)
-    return Numbers(
-        source=source,
-        values=values,
-        units={sample.metric: sample.unit for _, sample in samples},
-    )
+from pipeline.figures import TIME_UNITS, Numbers, aligned, natural, numbers, shown
+from pipeline.model import BootResult, Cell, Phase, Plan, Run, Table
 
 
 def render(run: Run, cell: Cell) -> list[str]:
@@ -136,7 +95,11 @@ def _title(table: Table, found: Numbers) -> str:
 def _lines(table: Table, found: Numbers, kernels: Sequence[str]) -> list[str]:
     if table.layout == "per-key":
         return _per_key(table, found, kernels)
-    return _aligned([["", *kernels], *_phase_rows(table, found, kernels)])
+    if table.layout == "histogram":
+        return distributions.histograms(found, kernels, _phases(table, found))
+    if table.layout == "profile":
+        return distributions.profile(table, found, kernels, _phases(table, found))
+    return aligned([["", *kernels], *_phase_rows(table, found, kernels)])
 
 
 def _phases(table: Table, found: Numbers) -> tuple[Phase, ...]:
@@ -188,7 +151,7 @@ def _per_key(table: Table, found: Numbers, kernels: Sequence[str]) -> list[str]:
                 rows.append([label, *(shown(each) for those in values for each in those)])
     if not rows:
         return ["  no difference between the kernels"]
-    return _aligned([_spanning(kernels, len(table.columns)), head, *rows], spans=len(table.columns))
+    return aligned([_spanning(kernels, len(table.columns)), head, *rows], spans=len(table.columns))
 
 
 def _wanted(
@@ -211,50 +174,3 @@ def _wanted(
 
 def _spanning(kernels: Sequence[str], columns: int) -> list[str]:
     return ["", *(cell for kernel in kernels for cell in (kernel, *[""] * (columns - 1)))]
-
-
-def shown(values: Sequence[float]) -> str:
-    """The mean; behind it the range where the values differ, and their number."""
-    if not values:
-        return NOTHING
-    mean = _number(sum(values) / len(values))
-    if min(values) == max(values):
-        return mean
-    return f"{mean} [{_number(min(values))} … {_number(max(values))}]"
-
-
-def _number(value: float) -> str:
-    """Whole numbers stay whole; others have as many digits as tell something."""
-    if value == int(value):
-        return f"{value:.0f}"
-    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.1f}"
-
-
-def _aligned(rows: Sequence[Sequence[str]], *, spans: int = 0) -> list[str]:
-    """Columns as wide as their widest cell, the first to the left, numbers to the right.
-
-    With `spans` the first row has a heading over every `spans` columns.
-    """
-    heading, body = (rows[0], rows[1:]) if spans else ((), rows)
-    widths = [max(len(row[n]) for row in body) for n in range(len(rows[0]))]
-    lines = []
-    for n in range(1, len(heading), spans or 1):
-        group = widths[n : n + spans]
-        widths[n] += max(0, len(heading[n]) - sum(group) - 2 * (spans - 1))
-    if heading:
-        parts = [" " * widths[0]]
-        for n in range(1, len(heading), spans):
-            parts.append(heading[n].center(sum(widths[n : n + spans]) + 2 * (spans - 1)))
-        lines.append(f"  {'  '.join(parts)}".rstrip())
-    for first, *rest in body:
-        cells = [first.ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        lines.append(f"  {'  '.join(cells)}".rstrip())
-    return lines
-
-
-def natural(text: str) -> list[tuple[int, int, str]]:
-    """Sort key with numbers by size: kmalloc-8, kmalloc-64, kmalloc-1k."""
-    unit = {"": 1, "k": 1 << 10, "M": 1 << 20}
-    parts = re.findall(r"(\d+)([kM]?)(?![a-zA-Z])|(\D+|\d+)", text)
-    return [(0, int(n) * unit[u], "") if n else (1, 0, rest) for n, u, rest in parts]

@@ -100,8 +100,9 @@ class Table:
     """A table of the text summary: a probe's or workload's metrics by kernel.
 
     `layout`: "per-key" (one row per key of a metric name `KEY.what`, with `columns`
-    inside each kernel's column) or "per-phase" (one row per phase). With `kernel` it is one
-    table over all guests, a column for each, of that kernel alone.
+    inside each kernel's column), "per-phase" (one row per phase), "histogram" or "profile" (see
+    `distributions`; of a profile the `most` largest). With `kernel` it is one table over all
+    guests, a column for each, of that kernel alone.
     """
 
     title: str
@@ -112,6 +113,7 @@ class Table:
     phases: tuple[Phase, ...] = ()
     only_changed: bool = False
     kernel: str = ""
+    most: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

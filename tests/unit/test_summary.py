@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline import summary, tables
+from pipeline import figures, summary, tables
 from pipeline.model import Better, Outcome, Phase, Run, Sample, Table
 from tests import reports, runs
 from tests.unit.golden import check_golden
@@ -122,12 +122,12 @@ def test_tables_of_several_phases_and_metrics_name_both() -> None:
     ],
 )
 def test_numbers(values: tuple[float, ...], text: str) -> None:
-    assert tables.shown(values) == text
+    assert figures.shown(values) == text
 
 
 def test_caches_are_in_the_order_of_their_sizes() -> None:
     names = ["kmalloc-8k", "kmalloc-96", "dentry", "kmalloc-8", "kmalloc-1k", "kmalloc-512", ":08"]
-    assert sorted(names, key=tables.natural)[-5:] == [
+    assert sorted(names, key=figures.natural)[-5:] == [
         "kmalloc-8",
         "kmalloc-96",
         "kmalloc-512",
