@@ -5,15 +5,18 @@ A guest whose QEMU died says nothing of the kernel: it is booted once more, afre
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 from pipeline import (
+    accelerator,
+    binding,
+    deterministic,
     events,
     firmware,
     guesttests,
@@ -42,15 +45,14 @@ from pipeline.model import (
     Build,
     Cell,
     EventResult,
+    GuestShape,
     Image,
     KernelPlan,
     Output,
     ProbeSpec,
-    Reading,
     Sample,
     Scenario,
     Stop,
-    WorkloadRun,
 )
 from pipeline.progress import Step
 from pipeline.results import Folder
@@ -61,6 +63,8 @@ from pipeline.transport import Carried, OverConsole, OverSsh, Program, Transport
 SLACK_SECONDS = 60.0
 # Memory that is to go again must hold nothing that cannot be moved.
 GIVES_MEMORY_BACK = {Action.MEMORY_REMOVE, Action.MEMORY_OFFLINE}
+
+DETERMINISTIC = Accelerator(name="tcg", reason="a deterministic guest counts instructions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +115,20 @@ class Booter:
     keys: Keys = field(default_factory=new_keys)
     _took: dict[Cell, float] = field(default_factory=dict, compare=False)  # seconds of a workload
 
-    @cached_property
-    def probes(self) -> tuple[ProbeSpec, ...]:
-        return tuple(self.shelf.probes[name] for name in self.scenario.probes)
+    @property
+    def _counts(self) -> bool:
+        """Whether the guests' time counts instructions."""
+        return self.scenario.deterministic
+
+    def probes(self, cell: Cell) -> tuple[ProbeSpec, ...]:
+        """Those that are read in a cell, with their parameters. One that slows the kernel is not
+        read where time is measured."""
+        run, given = self.scenario.workload(cell.workload), self.scenario.probe_parameters
+        return tuple(
+            binding.of_probe(self.shelf.probes[name], given.get(name, {}))
+            for name in plan.probes_in(self.scenario, cell)
+            if run is None or run.counted or not self.shelf.probes[name].slows
+        )
 
     def run(
         self, job: BootJob, hypervisor: Hypervisor, *, scope: Scope, step: Step
@@ -126,6 +141,8 @@ class Booter:
             InfraError: libvirt or QEMU refuses to start the guest, twice.
             Cancelled: the run was cancelled; the guest is gone.
         """
+        if self._counts:
+            job = replace(job, accelerator=DETERMINISTIC)
         again = replace(job, boot=replace(job.boot, boot=job.boot.boot + 1))
         try:
             first = self._attempt(job, hypervisor, scope=scope, step=step)
@@ -152,8 +169,7 @@ class Booter:
         seconds = sum(each.deadline for each in program.steps)
         seconds += sum(map(events.allowance, program.events))
         whole = scope.child(
-            patience.boot_seconds(job.accelerator, self.shelf.guests[job.boot.cell.guest])
-            * job.build.slower
+            patience.boot_seconds(job.accelerator, self._shape(job)) * job.build.slower
             + seconds * host.MOST_CROWDED
             + SLACK_SECONDS
         )
@@ -164,6 +180,8 @@ class Booter:
                 repeat.lay_over(job.image, overlay, scope=whole)
                 made = replace(made, spec=replace(made.spec, disk=overlay))
             made = self._with_tables(job, made, hypervisor, scope=whole, step=step)
+            if self._counts:
+                made = replace(made, notes=(*made.notes, self._repeatable(job, made.spec, whole)))
             self._keep_recipe(job, made, here)
             account = self._guest(job, made, hypervisor, scope=whole, step=step)
         self._write_outputs(account.carried.outputs, here)
@@ -172,16 +190,20 @@ class Booter:
 
     # ------------------------------------------------------------------ before
 
+    def _shape(self, job: BootJob) -> GuestShape:
+        return self.shelf.guests[plan.guest_of(job.boot.cell, job.kernel)]
+
     def _program(self, job: BootJob) -> Program:
         cell = job.boot.cell
         expected = job.expected_seconds
         return Program(
             run=self.scenario.workload(cell.workload),
-            probes=self.probes,
-            events=self.scenario.events_in(cell.guest),
+            probes=self.probes(cell),
+            events=plan.events_of(self.scenario, cell, job.kernel),
             expected=self._took.get(cell) if expected is None else expected,
-            slower=job.build.slower,
+            slower=job.build.slower * (deterministic.SLOWER if self._counts else 1.0),
             settings=job.kernel.settings,
+            seed=job.boot.block if self._counts else 0,
         )
 
     def _remember(self, job: BootJob, account: _Account) -> None:
@@ -192,7 +214,7 @@ class Booter:
 
     def _made(self, job: BootJob, program: Program, here: Path, initrd: Path) -> _Made:
         way: Transport = OverSsh(keys=self.keys, program=program)
-        if self.over == "console":
+        if self.over == "console" or self._counts:
             way = OverConsole(program=program)
         image.compose(
             job.image,
@@ -205,7 +227,7 @@ class Booter:
             name=job.boot.name,
             uuid=str(uuid.uuid4()),
             architecture=self.shelf.architecture(job.boot.cell.architecture),
-            shape=self.shelf.guests[job.boot.cell.guest],
+            shape=self._shape(job),
             accelerator=job.accelerator,
             kernel=job.build.image,
             initrd=initrd,
@@ -213,24 +235,33 @@ class Booter:
             cmdline=(
                 *job.build.cmdline,
                 *job.kernel.cmdline,
-                *workload.kernel_arguments(program.run),
+                *binding.kernel_arguments(program.run),
             ),
             network=way.network,
             slower=job.build.slower,
             reserves=job.build.reserves,
+            deterministic=self._counts,
         )
         return _Made(spec=spec, way=way, program=program)
 
     def _with_tables(
         self, job: BootJob, made: _Made, hypervisor: Hypervisor, *, scope: Scope, step: Step
     ) -> _Made:
-        if not (self.scenario.table_override and firmware.wanted(made.spec, job.build)):
+        wanted = self.scenario.table_override and not self._counts
+        if not (wanted and firmware.wanted(made.spec, job.build)):
             return made
         setup = firmware.Setup(
             image=job.image, keys=self.keys, cache=self.cache, hypervisor=hypervisor
         )
         tables = firmware.replaced(made.spec, job.build, setup, scope=scope, step=step)
         return replace(made, tables=tables.archive, notes=(*made.notes, tables.note))
+
+    def _repeatable(self, job: BootJob, spec: GuestSpec, scope: Scope) -> str:
+        """What the numbers of a deterministic boot depend on, besides its kernel."""
+        digest = hashlib.sha256(job.image.path.read_bytes()).hexdigest()
+        return deterministic.note(
+            accelerator.qemu_version(spec.architecture, scope), f"{job.image.name} {digest[:16]}"
+        )
 
     def _keep_recipe(self, job: BootJob, made: _Made, here: Path) -> None:
         """What was booted, and a script that does it again."""
@@ -294,22 +325,26 @@ class Booter:
             name = f"{number:02}-{output.source}.{output.phase.value}.txt"
             results.write(folder / name, output.text)
 
-    def _readings(self, source: str, run: WorkloadRun | None) -> tuple[Reading, ...]:
-        if run is not None and source == run.label:
-            return run.spec.readings
-        return next((probe.readings for probe in self.probes if probe.name == source), ())
+    def _numbers(
+        self, program: Program, outputs: tuple[Output, ...]
+    ) -> tuple[tuple[Sample, ...], list[str]]:
+        """What the outputs tell, in their order, and what kept numbers from being read. The times
+        of a workload that is counted are no result."""
+        run = program.run
+        readings = {probe.name: probe.readings for probe in program.probes}
+        if run is not None:
+            readings[run.label] = () if run.counted else run.spec.readings
+        read = [metrics.read(readings.get(each.source, ()), each) for each in outputs]
+        samples = [sample for found, _ in read for sample in found]
+        deltas = {probe.name for probe in program.probes if probe.delta}
+        return metrics.differences(samples, deltas), [each for _, bad in read for each in bad]
 
     def _result(
         self, job: BootJob, made: _Made, account: _Account, here: Path, scope: Scope
     ) -> BootResult:
-        samples: list[Sample] = []
-        problems: list[str] = []
         carried, end = account.carried, account.carried.end
         differences, known = against_shape(made.spec, carried.outputs)
-        for output in carried.outputs:
-            found, trouble = metrics.read(self._readings(output.source, made.program.run), output)
-            samples += found
-            problems += trouble
+        samples, problems = self._numbers(made.program, carried.outputs)
         told = guesttests.of(
             made.program.run, carried.outputs, made.spec.console, off=_powered_off(carried)
         )
@@ -321,7 +356,7 @@ class Booter:
             reason=end.reason,
             findings=symbols.decoded(end.findings, job.build, scope),
             outputs=carried.outputs,
-            samples=tuple(samples),
+            samples=samples,
             problems=(*problems, *told.problems),
             tests=told.results,
             accelerator=job.accelerator,
@@ -332,7 +367,13 @@ class Booter:
             folder=here,
             differences=differences,
             events=carried.events,
-            notes=(*made.notes, *known, *told.notes, *patience.notes(made.spec)),
+            notes=(
+                *made.notes,
+                *known,
+                *told.notes,
+                *patience.notes(made.spec),
+                *(f"{each.name}: {each.note}" for each in made.program.probes if each.note),
+            ),
         )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline import cache as entries
 from pipeline import compiler, sandbox
-from pipeline.buildjob import Job, LayOut
+from pipeline.buildjob import Alike, Job, LayOut, never
 from pipeline.buildkeys import BuildRequest, Keys
 from pipeline.errors import InfraError
 from pipeline.model import Build, BuildFailure, ConfigFailure
@@ -46,12 +46,14 @@ def job(
     log_folder: Path,
     cost: Cost = no_cost,
     alone: bool = False,
+    alike: Alike = never,
 ) -> Job:
     """What `request` describes, with all that it takes to build it here.
 
     `lay_out` puts the sources on disk for a build folder that has seen the given times;
     it is not called on a hit. `log_folder` gets config.log and build.log of what was done.
-    `cost` tells how far the request's tree is from another. `alone`: without ccache.
+    `cost` tells how far the request's tree is from another, `alike` whether that one has the same
+    configuration for sure. `alone`: without ccache.
 
     Raises:
         InfraError: there is no compiler; the hint tells how to get it.
@@ -71,6 +73,7 @@ def job(
         cost=cost,
         started=started,
         alone=alone,
+        alike=alike,
     )
 
 

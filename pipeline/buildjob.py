@@ -24,11 +24,18 @@ from pipeline.workbench import Workbench
 from pipeline.workspaces import Cost, Workspace, Workspaces
 
 LayOut = Callable[[FileTimes | None], AbstractContextManager[Sources]]
+Alike = Callable[[str], bool]
+
+
+def never(_: str) -> bool:
+    """Where nobody can tell whether another tree has the same configuration."""
+    return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One request with all that serves it. `alone`: no ccache."""
+    """One request with all that serves it. `alone`: no ccache. `alike`: whether the tree with that
+    id gives the same configuration for sure."""
 
     keys: Keys
     lay_out: LayOut
@@ -39,6 +46,7 @@ class Job:
     cost: Cost
     started: float
     alone: bool = False
+    alike: Alike = never
 
     @property
     def request(self) -> BuildRequest:
@@ -117,7 +125,7 @@ class Job:
                 bench = self.bench(workspace, sources)
                 sandbox.require(bench.box, scope=self.scope)
                 outcome = self._making(bench, workspace.seen is not None).run(
-                    workspace.folder / FRAGMENTS
+                    workspace.folder / FRAGMENTS, known=self._known(workspace.seen)
                 )
             if isinstance(outcome, Made):
                 built = self._build(outcome.key, self._how(workspace, outcome))
@@ -128,6 +136,15 @@ class Job:
         if not isinstance(outcome, Made):
             return outcome
         return self._held(built, stack)
+
+    def _known(self, seen: FileTimes | None) -> str:
+        """The key of a configuration that was made of a tree which gives the same one, or ""."""
+        trees = (seen.tree_id if seen else None, *self._below_tree, self.request.base_tree_id)
+        for tree_id in dict.fromkeys(tree for tree in trees if tree):
+            key = self.keys.of(tree_id).config
+            if self.store.config(key).is_dir() and self.alike(tree_id):
+                return key
+        return ""
 
     def _begin(self) -> AbstractContextManager[Workspace]:
         if self.request.sandboxed:
@@ -232,11 +249,12 @@ class Job:
     def bench(self, workspace: Workspace, sources: Sources) -> Workbench:
         fragments = workspace.folder / FRAGMENTS
         fragments.mkdir(exist_ok=True)
+        objects = self._objects(continued=workspace.seen is not None)
         box = Sandbox(
             source=sources.path,
             build=workspace.build,
-            extra={recipe.FRAGMENTS: fragments, **self.objects.readable},
-            writable=self.objects.writable,
+            extra={recipe.FRAGMENTS: fragments, **objects.readable},
+            writable=objects.writable,
             enabled=self.request.sandboxed,
         )
         return Workbench(
@@ -253,13 +271,17 @@ class Job:
             step=self.step,
             logs=self.log_folder,
             deadline=self.request.deadline,
-            environment={**recipe.ENVIRONMENT, **self.objects.environment},
+            environment={**recipe.ENVIRONMENT, **objects.environment},
         )
 
-    @cached_property
-    def objects(self) -> ObjectCache:
-        """ccache, where there is one to be had."""
-        if self.alone:
+    def _objects(self, *, continued: bool) -> ObjectCache:
+        """ccache, where there is one to be had and it may know any of the objects.
+
+        What a patch on trial has compiled anew after its base has never been compiled before, and
+        a compiler that goes through ccache starts slower, of which kbuild starts a hundred to ask
+        for options.
+        """
+        if self.alone or (continued and not self.request.trusted):
             return ObjectCache()
         return objectcache.find(
             self.store.cache,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline import kconfig, recipe
 from pipeline.compiler import Compiler
@@ -50,6 +50,10 @@ class Keys:
 
     request: BuildRequest
     compiler: Compiler
+
+    def of(self, tree_id: str) -> Keys:
+        """Those of the same request for another tree."""
+        return replace(self, request=replace(self.request, tree_id=tree_id))
 
     @property
     def _common(self) -> tuple[object, ...]:

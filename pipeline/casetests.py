@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from pipeline import odds
@@ -226,6 +226,7 @@ def _id(plan: Plan, cell: Cell, kernel: str, name: str) -> CaseId:
     return CaseId(suite=".".join(map(part, (*path, *outer))), name=part(last))
 
 
+@cache
 def _relative(folder: str, root: Path | None) -> str:
     inside = bool(folder) and root is not None and Path(folder).is_relative_to(root)
     return str(Path(folder).relative_to(root)) if inside and root else folder

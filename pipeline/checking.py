@@ -22,6 +22,8 @@ from pipeline.scope import Scope
 from pipeline.settings import Settings
 from pipeline.sourcechecks import Heard, Touched
 
+SHOWN = 3  # reasons why nothing was read
+
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
@@ -53,7 +55,7 @@ class Checker:
         _, before = self._hear(spec, below, touched, "below")
         told = this.built.warnings or ()
         checked = sourcechecks.compare(spec, before, heard, told=told)
-        return replace(checked, left_out=touched.left_out)
+        return with_reason(replace(checked, left_out=touched.left_out))
 
     def _hear(
         self, spec: CheckSpec, side: Side, touched: Touched, name: str
@@ -90,7 +92,7 @@ class Checker:
                 heard.append(
                     sourcechecks.on_patch(spec, box, mail, log, name=name, scope=self.scope)
                 )
-        return sourcechecks.compare(spec, Heard(), sourcechecks.together(heard))
+        return with_reason(sourcechecks.compare(spec, Heard(), sourcechecks.together(heard)))
 
     @contextmanager
     def _scripts(self, spec: CheckSpec, at: Git, base: Revision) -> Iterator[Sandbox]:
@@ -105,6 +107,14 @@ class Checker:
                 with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
                     packed.extractall(source, filter="data")
             yield Sandbox(source=source, build=build, enabled=self.settings.sandboxed)
+
+
+def with_reason(checked: Checked) -> Checked:
+    """A check that read nothing, and says nothing, has found nothing out: that is a problem."""
+    if checked.read or checked.new or checked.problem:
+        return checked
+    why = "; ".join(checked.left_out[:SHOWN]) or "no object here is made of what changed"
+    return replace(checked, problem=f"{checked.check} read nothing: {why}")
 
 
 def _name(patch: Patch) -> str:

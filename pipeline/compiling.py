@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,9 +53,10 @@ class Making:
     continued: bool
     started: float
 
-    def run(self, fragments: Path) -> Made | BuildFailure | ConfigFailure:
-        """The build that is in the store now, or what went wrong. `fragments`: where they lie."""
-        config = self._configure(fragments)
+    def run(self, fragments: Path, *, known: str = "") -> Made | BuildFailure | ConfigFailure:
+        """The build that is in the store now, or what went wrong. `fragments`: where they lie.
+        `known`: the key of a configuration that is the same for sure."""
+        config = self._configure(fragments, known)
         if isinstance(config, ConfigFailure):
             return config
         self._write_reproducer(config)
@@ -109,10 +110,14 @@ class Making:
 
     # ------------------------------------------------------------------ configuration
 
-    def _configure(self, fragments: Path) -> str | ConfigFailure:
+    def _configure(self, fragments: Path, known: str) -> str | ConfigFailure:
         """The final configuration, in the build folder too."""
         with unchanged(self.bench.build / ".config") as target:
             entry = self.store.config(self.keys.config)
+            if known and not entry.is_dir():
+                same = self.store.config(known)
+                with suppress(FileNotFoundError):  # gone meanwhile
+                    entries.entry(entry, lambda folder: copy_config(same, folder))
             if entry.is_dir():
                 config = (entry / "config").read_text()
                 target.write_text(config)
@@ -209,6 +214,12 @@ class Making:
             "continued": self.continued,
             "environment": dict(recipe.ENVIRONMENT),
         }
+
+
+def copy_config(same: Path, folder: Path) -> None:
+    """The entry of a configuration from that of another tree with the same one."""
+    for name in ("config", configuration.LOG):
+        shutil.copyfile(same / name, folder / name)
 
 
 RELEASE = "include/config/kernel.release"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jinja2
 
-from pipeline import shapes
+from pipeline import deterministic, shapes
 from pipeline.model import Accelerator, Architecture, GuestShape, NumaCell
 
 TEMPLATE = Path(__file__).with_name("data") / "domain.xml.j2"
@@ -32,7 +32,8 @@ class GuestSpec:
     the host choose a free one (`Guest.ssh_port` tells which). Without `network` the guest
     has no network card, and the host no port that leads to it. `disk`: a qcow2 file that the
     guest may write. `slower` and `reserves` are its kernel's: how many times as long as others it
-    may take, and which share of the memory it keeps for itself (KASAN's shadow).
+    may take, and which share of the memory it keeps for itself (KASAN's shadow). With
+    `deterministic` its time counts instructions, and nothing in it differs from boot to boot.
     """
 
     name: str
@@ -50,6 +51,7 @@ class GuestSpec:
     disk: Path | None = None
     slower: float = 1.0
     reserves: float = 0.0
+    deterministic: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +66,22 @@ def cpu_model(spec: GuestSpec) -> CpuModel:
     """The shape's CPU where it names one for the architecture, else the accelerator's; that for
     sockets with more than one vCPU may be another."""
     models, per = spec.architecture.cpu, shapes.topology(spec.shape)
-    plain = models[spec.accelerator.name]
-    levels = models.get(f"{spec.accelerator.name}-levels", plain)
-    usual = levels if per.vcpus > per.sockets else plain
+    usual = models[spec.accelerator.name]
+    for key in _cpu_keys(spec, levels=per.vcpus > per.sockets):
+        usual = models.get(key, usual)
     name, _, options = spec.shape.cpu.get(spec.architecture.name, usual).partition(",")
     return CpuModel(name=name, options=options)
+
+
+def _cpu_keys(spec: GuestSpec, *, levels: bool) -> Iterator[str]:
+    """The names of models in place of the accelerator's, the one that counts most last."""
+    key = spec.accelerator.name
+    if levels:
+        yield f"{key}-levels"
+    if spec.deterministic:
+        yield f"{key}-{deterministic.CPU}"
+        if levels:
+            yield f"{key}-{deterministic.CPU}-levels"
 
 
 def firmware(spec: GuestSpec) -> bool:
@@ -87,6 +100,7 @@ def kernel_arguments(spec: GuestSpec) -> tuple[str, ...]:
         "oops=panic",
         "rdinit=/init",
         *([f"maxcpus={spec.shape.vcpus}"] if held_back else []),
+        *(deterministic.KERNEL if spec.deterministic else ()),
         *spec.shape.cmdline,
         *spec.cmdline,
     )
@@ -99,6 +113,7 @@ def extra_arguments(spec: GuestSpec) -> tuple[str, ...]:
         *_machine_options(spec),
         *_beyond_libvirt(spec),
         *_network(spec),
+        *(deterministic.arguments() if spec.deterministic else ()),
     )
 
 
@@ -198,6 +213,7 @@ def render(spec: GuestSpec) -> str:
         firmware=FIRMWARE.get(spec.architecture.name) if firmware(spec) else None,
         acpi=spec.architecture.acpi or firmware(spec),
         emulator=spec.emulator or f"/usr/bin/{spec.architecture.qemu}",
+        epoch=deterministic.EPOCH if spec.deterministic else None,
         rng_slot=RNG_SLOT,
         disk_slot=DISK_SLOT,
         arguments=extra_arguments(spec),
@@ -231,13 +247,36 @@ def by_hand(spec: GuestSpec) -> tuple[str, ...]:
         *("-smp", _smp(spec), "-m", _memory(spec.shape)),
         *(("-bios", str(BIOS[architecture.name])) if firmware(spec) else ()),
         *_numa(spec.shape),
-        *("-nodefaults", "-no-user-config", "-no-reboot", "-nographic", "-serial", "mon:stdio"),
+        # Not -nographic: with that the firmware writes on the console too, which takes time.
+        *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-boot", "strict=on"),
+        *_terminal(architecture),
         *("-kernel", str(spec.kernel), "-initrd", str(spec.initrd)),
         *("-append", " ".join(kernel_arguments(spec))),
-        *("-object", "rng-random,id=rng0,filename=/dev/urandom"),
-        *("-device", f"virtio-rng-pci,rng=rng0,bus=pcie.0,addr={RNG_SLOT:#x}"),
+        *(_repeatable() if spec.deterministic else _entropy()),
         *_disk(spec),
         *_network(spec),
+    )
+
+
+def _terminal(architecture: Architecture) -> tuple[str, ...]:
+    """The console on the terminal, as the device that libvirt makes: a PC's firmware tables list
+    what `-serial` makes in another order, and the kernel then takes some instructions more."""
+    if architecture.console_type == "pl011":
+        return ("-serial", "mon:stdio")
+    return (
+        *("-chardev", "stdio,id=console0,mux=on,signal=off", "-mon", "chardev=console0"),
+        *("-device", f"{architecture.console_type},chardev=console0"),
+    )
+
+
+def _repeatable() -> tuple[str, ...]:
+    return (*deterministic.clock(), *deterministic.arguments())
+
+
+def _entropy() -> tuple[str, ...]:
+    return (
+        *("-object", "rng-random,id=rng0,filename=/dev/urandom"),
+        *("-device", f"virtio-rng-pci,rng=rng0,bus=pcie.0,addr={RNG_SLOT:#x}"),
     )
 
 

@@ -109,12 +109,14 @@ def _name(word: str) -> str:
 
 def _unique(results: Iterable[TestResult]) -> Iterator[TestResult]:
     taken: set[str] = set()
+    last: dict[str, int] = {}  # the number that a name had last: a run may repeat one 10,000 times
     for result in results:
-        name, number = result.name, 1
+        name, number = result.name, last.get(result.name, 1)
         while name in taken:
             number += 1
             name = f"{result.name} ({number})"
         taken.add(name)
+        last[result.name] = number
         yield TestResult(name=name, status=result.status, detail=result.detail)
 
 

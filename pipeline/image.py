@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline import bootstrap, disk, initramfs, rootfs, schema
+from pipeline import bootstrap, disk, guestprograms, initramfs, rootfs, schema
 from pipeline import cache as caches
 from pipeline.errors import InfraError, UserError
 from pipeline.model import Architecture, Image, ImageRecipe
@@ -272,6 +272,8 @@ def image_key(recipe: ImageRecipe, architecture: Architecture, overlays: tuple[P
             content = hashlib.sha256(entry.data).hexdigest()
             digest.update(f"{entry.path} {entry.mode:o} {content}\n".encode())
         digest.update(b"\0")
+    for line in guestprograms.key(guestprograms.sources(recipe)):
+        digest.update(f"{line}\n".encode())
     return digest.hexdigest()
 
 
@@ -325,6 +327,7 @@ def _build_initramfs(job: _Job, into: Path) -> None:
     _require_room(into, NEEDED_BYTES)
     root = into / "root"
     bootstrap.unpack(job.wish(into), root)
+    own = _compiled(job, into)
     job.step.note("packing")
     entries = rootfs.entries(
         root,
@@ -332,6 +335,7 @@ def _build_initramfs(job: _Job, into: Path) -> None:
         keep=job.recipe.keep,
         remove=job.recipe.remove,
         overlays=job.overlays,
+        own=own,
     )
     if job.recipe is HANDOVER:
         entries += rootfs.portable(root, SERVER, SERVER_FOLDER)
@@ -340,6 +344,18 @@ def _build_initramfs(job: _Job, into: Path) -> None:
     (into / DIGEST).write_text(hashlib.sha256(content).hexdigest() + "\n")
     shutil.copyfile(job.log, into / job.log.name)
     caches.remove(root)
+    caches.remove(into / guestprograms.FOLDER)
+
+
+def _compiled(job: _Job, into: Path) -> Mapping[str, Path]:
+    """Our own programs of this image, in a folder that the caller removes."""
+    found = guestprograms.sources(job.recipe)
+    if found:
+        job.step.note("compiling programs of our own")
+        (into / guestprograms.FOLDER).mkdir()
+    return guestprograms.build(
+        found, job.architecture, into=into / guestprograms.FOLDER, scope=job.scope
+    )
 
 
 def _build_disk(job: _Job, into: Path) -> None:
@@ -347,6 +363,8 @@ def _build_disk(job: _Job, into: Path) -> None:
     archive = into / "system.tar"
     bootstrap.install(job.wish(into), archive)
     shutil.copyfile(job.log, into / job.log.name)
+    guestprograms.add(_compiled(job, into), archive)
+    caches.remove(into / guestprograms.FOLDER)
     disk.make_ext4(
         archive,
         into / DISK,

@@ -20,8 +20,8 @@ from pipeline import (
     series,
     tree,
     userrepo,
-    workload,
 )
+from pipeline.binding import bind
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
 from pipeline.gather import Reader
@@ -295,7 +295,7 @@ class Desk:
 
     def _bind(self, use: str, label: str, parameters: Mapping[str, Scalar]) -> WorkloadRun:
         spec = catalog.pick("workload", use, self.shelf.workloads)
-        return workload.bind(spec, label, parameters)
+        return bind(spec, label, parameters)
 
 
 def check(request: Request) -> None:

@@ -129,6 +129,7 @@ class _Place:
             log_folder=self.wish.log_folder,
             cost=self.cost,
             alone=alone,
+            alike=self.alike,
         )
 
     def restore_base(self) -> None:
@@ -151,12 +152,22 @@ class _Place:
             seen,
             cache=self.settings.cache,
             scope=self.scope,
+            # Without the sandbox the path of the sources is in every object.
+            patience=layout.PATIENCE if self.settings.sandboxed else None,
         )
 
     def cost(self, tree_id: str) -> int | None:
         """How far that tree is from the wish's; None too where the repository lacks it."""
-        paths = layout.differing(self.wish.opened, tree_id, self.wish.revision.tree_id, self.scope)
+        paths = self._differing(tree_id)
         return None if paths is None else nearest.cost(paths)
+
+    def alike(self, tree_id: str) -> bool:
+        """Whether that tree gives the same configuration as the wish's for sure."""
+        paths = self._differing(tree_id)
+        return paths is not None and nearest.same_configuration(paths)
+
+    def _differing(self, tree_id: str) -> tuple[str, ...] | None:
+        return layout.differing(self.wish.opened, tree_id, self.wish.revision.tree_id, self.scope)
 
     def request(self) -> BuildRequest:
         wish, settings, shelf = self.wish, self.settings, self.shelf

@@ -5,9 +5,10 @@ that is older than the objects beside it silently keeps stale ones, so that the 
 kernel is tested. Here each file has the constant time EPOCH, except those whose
 content a build folder has not seen yet: these are newer than anything in it.
 
-There is one folder per origin of trees. From one tree to the next only what differs
-is written; what lies there is recorded before and after, so that a layout which was
-cut short is known as one, and is mended by writing what differs from either side.
+There is one folder per origin of trees, and another for who would have to wait long: a large
+build holds its sources to its end. From one tree to the next only what differs is written; what
+lies there is recorded before and after, so that a layout which was cut short is known as one,
+and is mended by writing what differs from either side.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -31,6 +32,10 @@ TREE_BYTES = 2 * 10**9  # a kernel tree on disk, 1.1 to 1.6 GB, and some room
 CHECK_EVERY = 512
 TICK = 10**7  # the coarsest step of a file's time: 4 to 10 ms, the kernel's clock tick
 LINK = "120000"
+SPARE_BYTES = 5 * TREE_BYTES  # free on the disk, for one folder more
+PLACES = 3  # folders for one origin at most
+PATIENCE = 20.0  # seconds to wait for one in use: about what it takes to lay out another
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +83,18 @@ def advance(seen: FileTimes | None, changed: Set[str], tree_id: str, now_ns: int
 
 @contextmanager
 def laid_out(
-    tree: Tree, tree_id: str, seen: FileTimes | None, *, cache: Path, scope: Scope
+    tree: Tree,
+    tree_id: str,
+    seen: FileTimes | None,
+    *,
+    cache: Path,
+    scope: Scope,
+    patience: float | None = PATIENCE,
 ) -> Iterator[Sources]:
     """The tree `tree_id` on disk, held for the caller alone while the context lasts.
+
+    Where all folders of its origin are in use for longer than `patience` (s), it is laid out in
+    another one; None: always in the same one, for whom the path on the host matters.
 
     The caller keeps `Sources.times` with the build folder once the build has ended, and
     gives them back as `seen`; None is for a build folder without any objects.
@@ -89,14 +103,50 @@ def laid_out(
         InfraError: no space left, or an object is missing from the repository.
         Cancelled: the run was cancelled; the next call mends what is half laid out.
     """
-    folder = cache / "sources" / tree.origin
-    with caches.locked(folder.with_name(f"{tree.origin}.lock"), scope=scope) as lock:
+    first = cache / "sources" / tree.origin
+    with ExitStack() as stack:
+        folder, lock = _place(stack, first, tree_id, scope, patience)
         folder.mkdir(exist_ok=True)
         at = Git(git_dir=tree.repository, scope=scope, work_tree=folder / "src", held=(lock,))
         with caches.using(folder):
             times = _times(at, seen, tree_id)
             _switch(at, folder, times)
             yield Sources(path=folder / "src", times=times)
+
+
+def _place(
+    stack: ExitStack, first: Path, tree_id: str, scope: Scope, patience: float | None
+) -> tuple[Path, int]:
+    """A folder that nobody else uses, and the lock that is held on it.
+
+    The one in which the tree lies already is the best.
+    """
+    if patience is None:
+        return first, stack.enter_context(caches.locked(_lock(first), scope=scope))
+    folders = [first, *(first.with_name(f"{first.name}+{n}") for n in range(1, PLACES))]
+
+    def far(folder: Path) -> bool:
+        state = _state(folder)
+        return state is None or state.trees != (tree_id,)
+
+    waited = scope.child(patience)
+    while True:
+        there = [folder for folder in folders if folder == first or folder.is_dir()]
+        if waited.expired and not scope.expired and caches.free_bytes(first) > SPARE_BYTES:
+            there = folders
+        for folder in sorted(there, key=far):
+            with suppress(InfraError):
+                return folder, stack.enter_context(caches.locked(_lock(folder), scope=Scope(0)))
+        if scope.expired:
+            raise InfraError(
+                f"other runs hold the sources in {first} for too long",
+                hint="wait for them or end them",
+            )
+        scope.sleep(POLL_SECONDS)
+
+
+def _lock(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
 
 
 def _times(at: Git, seen: FileTimes | None, tree_id: str) -> FileTimes:

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from pipeline.model import Better, Output, Phase, Reading, Sample, Value
 
 _END = "-- ktrial: end of reading, status "
+_BEHIND = (Phase.AFTER, Phase.AFTER_DROP)
 _END_LINE = re.compile(rf"^{re.escape(_END)}(\d+)\s*$")
 
 
@@ -57,6 +59,28 @@ def read(readings: Sequence[Reading], output: Output) -> tuple[tuple[Sample, ...
         tuple(samples.values()),
         tuple(problem(output.source, output.phase, trouble) for trouble in dict.fromkeys(troubles)),
     )
+
+
+def differences(samples: Iterable[Sample], sources: Collection[str]) -> tuple[Sample, ...]:
+    """The samples, in which those that one of `sources` read behind the workload are by how much
+    its numbers grew since before it. What was not there before grew from nothing; what was not
+    read before at all has grown by nobody knows what, and is left out.
+    """
+    read = tuple(samples)
+    before = {
+        (sample.source, sample.metric): sample.value
+        for sample in read
+        if sample.phase is Phase.BEFORE and sample.source in sources
+    }
+    started = {source for source, _ in before}
+    grown: list[Sample] = []
+    for sample in read:
+        if sample.source not in sources or sample.phase not in (Phase.BEFORE, *_BEHIND):
+            grown.append(sample)
+        elif sample.phase in _BEHIND and sample.source in started:
+            was = before.get((sample.source, sample.metric), 0.0)
+            grown.append(replace(sample, value=sample.value - was))
+    return tuple(grown)
 
 
 def check(readings: Iterable[Reading]) -> list[str]:

@@ -1,8 +1,14 @@
-"""How much of a kernel is built anew after another tree: by the files in which the two differ."""
+"""What the files in which two trees differ come to: how much is built anew, and whether the
+configuration may be another one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+# What Kconfig never reads: it takes Kconfig files, and what its $(shell,...) runs, which lies in
+# folders named scripts or tools. (Of the Makefiles it takes the version and the compiler's flags.)
+SOURCES = (".c", ".h", ".S", ".s", ".rst", ".dts", ".dtsi", ".yaml", ".rs")
+READ_BY_KCONFIG = ("scripts", "tools")
 
 # In files that are compiled anew. A header under include/ is in tens to thousands of objects;
 # scripts/ has the programs that all of them are made with.
@@ -30,3 +36,11 @@ def _weight(path: str) -> int:
     if name.startswith(("Kconfig", "Makefile", "Kbuild")):
         return SETTINGS
     return HEADER if name.endswith(".h") else 1
+
+
+def same_configuration(paths: Iterable[str]) -> bool:
+    """Whether trees that differ in `paths` alone give the same configuration for sure."""
+    return all(
+        path.endswith(SOURCES) and not set(path.split("/")).intersection(READ_BY_KCONFIG)
+        for path in paths
+    )

@@ -264,7 +264,8 @@ class Witness:
             result,
             slot.source,
             what=slot.what,
-            needs_numbers=run is None or any(each.required for each in run.spec.readings),
+            needs_numbers=run is None
+            or (not run.counted and any(each.required for each in run.spec.readings)),
             needs_tests=run is not None and bool(run.spec.ktap),
         )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from pipeline import elf, initramfs
@@ -32,8 +32,10 @@ def entries(
     keep: Sequence[str],
     remove: Sequence[str],
     overlays: Sequence[Path],
+    own: Mapping[str, Path] | None = None,
 ) -> tuple[Entry, ...]:
-    """All of the image, later ones over earlier ones.
+    """All of the image, later ones over earlier ones. `own`: programs that are not taken from the
+    packages but from these files.
 
     Raises:
         UserError: a program is neither in the packages nor a busybox applet.
@@ -41,7 +43,7 @@ def entries(
     """
     whole = {entry.path: entry for entry in _skeleton()}
     for entry in (
-        *_programs(root, programs),
+        *_programs(root, programs, own or {}),
         *(_entry(path, path.relative_to(root)) for path in _matching(root, keep)),
         *(entry for overlay in overlays for entry in overlay_entries(overlay)),
     ):
@@ -68,10 +70,11 @@ def _skeleton() -> Iterator[Entry]:
     yield initramfs.character_device("dev/null", 1, 3, 0o666)
 
 
-def _programs(root: Path, programs: Sequence[str]) -> Iterator[Entry]:
+def _programs(root: Path, programs: Sequence[str], own: Mapping[str, Path]) -> Iterator[Entry]:
     busybox = _find(root, "busybox", PROGRAM_FOLDERS)
     applets = busybox_applets(busybox.read_bytes()) if busybox else ()
-    found = {name: path for name in programs if (path := _find(root, name, PROGRAM_FOLDERS))}
+    packaged = {name: _find(root, name, PROGRAM_FOLDERS) for name in programs}
+    found = {name: path for name, path in {**packaged, **own}.items() if path}
     for name in programs:
         if name not in found and name not in applets:
             raise UserError(

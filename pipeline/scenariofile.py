@@ -162,6 +162,8 @@ def scaled(found: ScenarioFile, name: str) -> ScenarioFile:
         workloads=tuple(
             _sized(each, size) for each in found.workloads if each.called not in size.without
         ),
+        include=tuple(each for each in found.include if each.workload not in size.without),
+        exclude=tuple(each for each in found.exclude if each.workload not in size.without),
     )
 
 

@@ -67,6 +67,7 @@ def default_tables(plan: Plan, boots: Sequence[BootResult], cell: Cell) -> tuple
 
 
 def _default_table(found: Numbers) -> Table:
+    kernels = {kernel for kernel, _, _ in found.values}
     keyed = all("." in metric for metric in found.metrics)
     columns = dict.fromkeys(metric.rpartition(".")[2] for metric in found.metrics)
     return Table(
@@ -74,7 +75,7 @@ def _default_table(found: Numbers) -> Table:
         layout="per-key" if keyed else "per-phase",
         source=found.source,
         columns=tuple(columns) if keyed else (),
-        only_changed=keyed,
+        only_changed=keyed and len(kernels) > 1,
     )
 
 

@@ -43,7 +43,8 @@ class Program:
     """What happens in a guest that is ready: steps, and events on their timeline.
 
     `expected`: seconds that the workload takes, None where nobody knows. `slower`: how many times
-    as long as others a kernel of this configuration may take. `settings`: see `workload.steps`.
+    as long as others a kernel of this configuration may take. `settings`, `seed`: see
+    `workload.steps`.
     """
 
     run: WorkloadRun | None
@@ -52,6 +53,7 @@ class Program:
     expected: float | None = None
     slower: float = 1.0
     settings: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
 
     @property
     def after_events(self) -> bool:
@@ -61,7 +63,11 @@ class Program:
     @property
     def steps(self) -> tuple[StepSpec, ...]:
         planned = workload.steps(
-            self.run, self.probes, after_events=self.after_events, settings=self.settings
+            self.run,
+            self.probes,
+            after_events=self.after_events,
+            settings=self.settings,
+            seed=self.seed,
         )
         return tuple(replace(each, deadline=each.deadline * self.slower) for each in planned)
 

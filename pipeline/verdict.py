@@ -34,7 +34,7 @@ from pipeline import casetests
 from pipeline import plan as plans
 from pipeline.bootview import State
 from pipeline.charge import Bench
-from pipeline.model import Case, CaseId, Evidence, Outcome, Plan, Role
+from pipeline.model import Case, CaseId, Cell, Evidence, Outcome, Plan, Role
 from pipeline.observation import Witness
 from pipeline.slots import Slot, What, slots
 
@@ -65,7 +65,13 @@ def judge(plan: Plan, evidence: Evidence, *, root: Path | None = None) -> tuple[
     seen = {slot.id: witness.observe(slot) for slot in every}
     bench = Bench(witness=witness, slots=every, seen=seen)
     tests = casetests.cases(plan, evidence, taken=seen, root=root)
-    cases = (_with_tests(slot, _case(slot, bench, root), tests) for slot in every)
+    by_place: dict[tuple[Cell | None, str], list[Case]] = {}
+    for test in tests:
+        by_place.setdefault((test.cell, test.kernel), []).append(test.case)
+    cases = (
+        _with_tests(slot, _case(slot, bench, root), by_place.get((slot.cell, slot.kernel.name), ()))
+        for slot in every
+    )
     return (*cases, *(test.case for test in tests))
 
 
@@ -85,11 +91,10 @@ def on_trial(slot: Slot, plan: Plan) -> bool:
     return True
 
 
-def _with_tests(slot: Slot, case: Case, tests: Sequence[casetests.Told]) -> Case:
+def _with_tests(slot: Slot, case: Case, its: Sequence[Case]) -> Case:
     """A workload has failed where a test of it is charged to the series."""
     if slot.what is not What.WORKLOAD or case.outcome is not Outcome.PASSED:
         return case
-    its = [each.case for each in tests if (each.cell, each.kernel) == (slot.cell, slot.kernel.name)]
     failed = [each for each in its if each.outcome is Outcome.FAILED]
     if not failed:
         return case

@@ -63,7 +63,8 @@ class Workbench:
         """Run a command in the sandbox. Where it times out, that is the tree's doing.
 
         Raises:
-            InfraError: the deadline of the run as a whole passed.
+            InfraError: the deadline of the run as a whole passed, or somebody removed the folders
+                under the command.
         """
         completed = sandbox.run(
             self.box,
@@ -79,7 +80,19 @@ class Workbench:
                 "its deadline passed",
                 hint=f"the log is {log}",
             )
+        self._still_there()
         return completed
+
+    def _still_there(self) -> None:
+        """What breaks for want of its folders is not the tree's doing: both are mounts in the
+        sandbox, which nothing in it can remove."""
+        for folder in (self.build, self.source):
+            if not folder.is_dir():
+                raise InfraError(
+                    f"{folder} was removed while {self.kernel} was built in it",
+                    hint="run it again, and remove nothing of the cache while a run is on "
+                    "(ktrial clean leaves what is in use)",
+                )
 
     def _note(self, line: str) -> None:
         if line.startswith("  "):  # kbuild's short lines: "  CC      mm/slub.o"

@@ -9,11 +9,13 @@ init-started run gets it as a whole and prints what the steps gave on the consol
 Probes of the phase `during` are read inside the guest, by a loop in the workload's own step:
 once at its start and then once a second. So they need no second connection, and they end
 with the workload. A further step hands over what they read; `metrics` makes one number of it.
+
+A workload that is repeated within a boot has so many steps of its own; what is done to the guest
+beside it begins with the first of them.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,28 +23,17 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pipeline import guestview, host, metrics
-from pipeline.errors import UserError
-from pipeline.model import Output, Parameter, Phase, ProbeSpec, WorkloadRun, WorkloadSpec
+from pipeline import binding, deterministic, guestview, host, metrics
+from pipeline.model import Output, Phase, ProbeSpec, WorkloadRun
 from pipeline.progress import Step
-from pipeline.schema import nearest
 from pipeline.scope import Scope
 
 GUEST_FOLDER = "/tmp"  # a tmpfs in the guest
 DURING_SECONDS = 1.0
 SHAPE = "shape"  # source of the step that reads what the guest sees of its machine
 SHAPE_SECONDS = 60.0
+PERTURBATION = "perturbation"  # source of the step that makes a deterministic boot one of many
 DROP_CACHES = "sync && echo 3 > /proc/sys/vm/drop_caches"
-
-Scalar = str | int | float | bool
-
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (float, int),
-    "str": (str,),
-    "bool": (bool,),
-}
-_WORDS = {"int": "a whole number", "float": "a number", "str": "a string", "bool": "true or false"}
 
 
 class Reply(Protocol):
@@ -90,88 +81,6 @@ SHAPE_STEP = StepSpec(
 )
 
 
-# --------------------------------------------------------------------------- parameters
-
-
-def bind(spec: WorkloadSpec, label: str, params: Mapping[str, Scalar]) -> WorkloadRun:
-    """A workload with these parameters. UserError: an unknown one, or one of the wrong type."""
-    known = {parameter.name: parameter for parameter in spec.parameters}
-    for name, value in params.items():
-        _checked(spec, _known(spec, known, name), value)
-    defaults = {p.name: p.default for p in spec.parameters if p.default is not None}
-    return WorkloadRun(spec=spec, parameters={**defaults, **params}, label=label)
-
-
-def _known(spec: WorkloadSpec, known: Mapping[str, Parameter], name: str) -> Parameter:
-    if name not in known:
-        raise UserError(
-            f"workload {spec.name}: unknown parameter “{name}”", hint=nearest(name, known)
-        )
-    return known[name]
-
-
-def _checked(spec: WorkloadSpec, parameter: Parameter, value: Scalar) -> None:
-    fits = isinstance(value, _KINDS[parameter.kind])
-    if not fits or (isinstance(value, bool) and parameter.kind != "bool"):
-        raise UserError(
-            f"workload {spec.name}: {parameter.name}: expected {_WORDS[parameter.kind]}, "
-            f"not {value!r}",
-            hint=parameter.description,
-        )
-
-
-def command(run: WorkloadRun) -> str:
-    """The workload's command line: its arguments in place of `{arguments}`, or at the end."""
-    words = [
-        _argument(parameter, run.parameters[parameter.name])
-        for parameter in run.spec.parameters
-        if parameter.name in run.parameters
-    ]
-    arguments = " ".join(word for word in words if word)
-    if "{arguments}" in run.spec.command:
-        return run.spec.command.replace("{arguments}", arguments).strip()
-    return f"{run.spec.command.rstrip()} {arguments}".strip()
-
-
-def kernel_arguments(run: WorkloadRun | None) -> tuple[str, ...]:
-    """What a workload has on the kernel's command line. Words with a parameter that is not
-    given, or is empty, are left out; one that has blanks is quoted as the kernel reads it
-    (next_arg() in lib/cmdline.c).
-
-    Raises:
-        UserError: a value has a quotation mark, which the kernel has no escape for.
-    """
-    words: list[str] = []
-    for template in run.spec.cmdline if run else ():
-        assert run is not None
-        word = _filled(run, template)
-        if '"' in word:
-            raise UserError(f'workload {run.label}: no kernel argument may hold a “"”: {word}')
-        if word:
-            words.append(f'"{word}"' if any(map(str.isspace, word)) else word)
-    return tuple(words)
-
-
-def _filled(run: WorkloadRun, template: str) -> str:
-    """A template with the parameters' values in it; "" where one of them is not there."""
-    for name in re.findall(r"{(\w+)}", template):
-        value = run.parameters.get(name, "")
-        if value == "":
-            return ""
-        template = template.replace(f"{{{name}}}", _shown(value))
-    return template
-
-
-def _argument(parameter: Parameter, value: Scalar) -> str:
-    if parameter.kind == "bool" and "{value}" not in parameter.argument:
-        return parameter.argument if value else ""
-    return parameter.argument.replace("{value}", shlex.quote(_shown(value)))
-
-
-def _shown(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 # --------------------------------------------------------------------------- steps
 
 
@@ -182,34 +91,57 @@ def steps(
     folder: str = GUEST_FOLDER,
     after_events: bool = False,
     settings: Mapping[str, str] | None = None,
+    seed: int = 0,
 ) -> tuple[StepSpec, ...]:
     """All commands of a boot, in order. Without a workload each probe is read once, after boot.
 
     `folder` is where, in the guest, readings are kept while the workload runs; `after_events`
     says that there are events before the workload, behind which probes may be read. `settings`:
     what is written to which file before the workload starts; where that fails, so does it.
+    `seed`: of what perturbs a deterministic boot, 0 for nothing.
     """
     behind = _phase_steps(probes, Phase.AFTER_EVENTS) if after_events else iter(())
     if run is None:
         early = (_probe_step(probe, Phase.AFTER_BOOT) for probe in probes)
         return (SHAPE_STEP, *early, *behind)
-    during = [probe for probe in probes if Phase.DURING in probe.phases]
-    words = _written(settings or {}) + command(run)
+    words = binding.command(run)
+    first = _written(settings or {}) + words
     return (
         SHAPE_STEP,
         *_phase_steps(probes, Phase.AFTER_BOOT),
         *behind,
+        *_perturbed(seed),
         *_phase_steps(probes, Phase.BEFORE),
-        StepSpec(
-            source=run.label,
-            phase=Phase.WORKLOAD,
-            command=_with_readings(words, during, folder) if during else words,
-            deadline=run.spec.deadline,
+        *_workload_steps(run, first, probes, folder),
+        *(
+            each
+            for _ in range(1, run.repeat)
+            for each in _workload_steps(run, words, probes, folder)
         ),
-        *(_handover(probe, folder) for probe in during),
         *_phase_steps(probes, Phase.AFTER),
         *_phase_steps(probes, Phase.AFTER_DROP),
     )
+
+
+def _perturbed(seed: int) -> Iterator[StepSpec]:
+    if words := deterministic.perturbed(seed):
+        yield StepSpec(
+            source=PERTURBATION, phase=Phase.BEFORE, command=words, deadline=SHAPE_SECONDS
+        )
+
+
+def _workload_steps(
+    run: WorkloadRun, words: str, probes: Sequence[ProbeSpec], folder: str
+) -> Iterator[StepSpec]:
+    """The workload once, and what was read while it ran."""
+    during = [probe for probe in probes if Phase.DURING in probe.phases]
+    yield StepSpec(
+        source=run.label,
+        phase=Phase.WORKLOAD,
+        command=_with_readings(words, during, folder) if during else words,
+        deadline=run.spec.deadline,
+    )
+    yield from (_handover(probe, folder) for probe in during)
 
 
 def _written(settings: Mapping[str, str]) -> str:
@@ -343,6 +275,7 @@ def _carried_out(
             spec.source if spec.phase is Phase.WORKLOAD else f"{spec.source}, {spec.phase.value}"
         )
         beside = conductor if spec.phase is Phase.WORKLOAD else None
+        conductor = None if beside else conductor  # beside the first run of several
         with beside.during(scope=scope) if beside else nullcontext():
             # A host that is crowded by others is no fault of the kernel.
             limit, started = spec.deadline * host.crowding(), time.time()

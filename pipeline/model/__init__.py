@@ -17,8 +17,10 @@ from pipeline.model.build import (
     ConfigFailure,
     Diagnostic,
     Examination,
+    Growth,
     HiddenLines,
     LostSymbol,
+    Sizes,
     Verified,
 )
 from pipeline.model.data import (
@@ -117,6 +119,7 @@ __all__ = [
     "FileTimes",
     "Finding",
     "Fragment",
+    "Growth",
     "GuestShape",
     "HiddenLines",
     "Image",
@@ -139,6 +142,7 @@ __all__ = [
     "Sample",
     "Scenario",
     "Series",
+    "Sizes",
     "Sources",
     "Stop",
     "Table",

@@ -182,11 +182,38 @@ class Examination:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Bytes of a kernel in memory: code and constants, what has values to begin with, the rest."""
+
+    text: int
+    data: int
+    bss: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """How the size of a kernel changed. `added` and `taken`: bytes of all symbols that grew, and of
+    those that shrank, `changed` in number. `symbols`: name, bytes before and after, of those that
+    changed by the most."""
+
+    before: Sizes
+    after: Sizes
+    added: int = 0
+    taken: int = 0
+    changed: int = 0
+    symbols: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A kernel held against the one below it. `identical`: bit for bit, image and modules."""
+    """A kernel held against the one below it. `identical`: bit for bit, image and modules.
+
+    `growth`: None where nobody knows the sizes.
+    """
 
     below: str
     identical: bool
+    growth: Growth | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -262,7 +262,9 @@ class ProbeSpec:
     """pipeline/data/probes/NAME.toml. `phases` are those in which it is read by default.
 
     One that `slows` the kernel is read in boots of its own, whose times are no result.
-    `parameters` stand in the command as those of a workload do.
+    `parameters` stand in the command as those of a workload do. Of a `delta` what counts is by how
+    much its numbers grew from before the workload until a phase behind it. `note`: what a reader of
+    its numbers has to know.
     """
 
     name: str
@@ -275,3 +277,5 @@ class ProbeSpec:
     readings: tuple[Reading, ...]
     slows: bool = False
     parameters: tuple[Parameter, ...] = ()
+    delta: bool = False
+    note: str = ""

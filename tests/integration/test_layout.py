@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import pytest
 from pipeline import cache as caches
 from pipeline.errors import Cancelled, InfraError
 from pipeline.layout import EPOCH, laid_out
-from pipeline.model import FileTimes, Tree, TreeSpec
+from pipeline.model import FileTimes, Sources, Tree, TreeSpec
 from pipeline.scope import Scope
 from pipeline.tree import open_tree
 from tests.conftest import QuietStep
@@ -353,10 +353,48 @@ def test_cancelled_in_the_middle_and_done_again(sample: Sample) -> None:
             sample.lay_out(tree)
 
 
+def test_who_would_wait_long_gets_a_folder_of_its_own(sample: Sample) -> None:
+    def placed(tree: str, patience: float | None = 0.0) -> AbstractContextManager[Sources]:
+        at = {"cache": sample.cache, "scope": Scope(0.2)}
+        return laid_out(sample.tree, tree, None, patience=patience, **at)  # type: ignore[arg-type]
+
+    with placed(sample.base) as one, placed(sample.patched) as other:
+        assert (one.path.parent, other.path.parent.name) == (
+            sample.folder,
+            f"{sample.folder.name}+1",
+        )
+        sample.check(one.path, sample.base)
+        sample.check(other.path, sample.patched)
+        with pytest.raises(InfraError, match="other runs hold"), placed(sample.base, 9.0):
+            pass
+        with pytest.raises(InfraError, match="another run holds"), placed(sample.base, None):
+            pass
+        with placed(sample.base) as third:  # and no fourth
+            with pytest.raises(InfraError, match="other runs hold"), placed(sample.base):
+                pass
+            assert third.path.parent.name == f"{sample.folder.name}+2"
+    with placed(sample.patched) as again:  # where it lies already
+        assert again.path == other.path
+
+
+def test_without_room_for_another_folder_it_waits(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample.lay_out(sample.base)
+    monkeypatch.setattr("pipeline.layout.SPARE_BYTES", 1 << 60)
+    at = {"cache": sample.cache, "patience": 0.0}
+    with (
+        laid_out(sample.tree, sample.base, None, scope=Scope(1), **at),  # type: ignore[arg-type]
+        pytest.raises(InfraError, match="other runs hold"),
+        laid_out(sample.tree, sample.base, None, scope=Scope(0.1), **at),  # type: ignore[arg-type]
+    ):
+        pass
+
+
 def test_it_is_for_one_at_a_time(sample: Sample) -> None:
     with (
         laid_out(sample.tree, sample.base, None, cache=sample.cache, scope=sample.scope),
-        pytest.raises(InfraError, match="another run"),
+        pytest.raises(InfraError, match="other runs"),
         laid_out(sample.tree, sample.patched, None, cache=sample.cache, scope=Scope(0.1)),
     ):
         pass

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline import compiler, initramfs, programs, workload
+from pipeline import binding, compiler, initramfs, programs
 from pipeline.catalog import Catalog
+from pipeline.errors import InfraError
 from pipeline.model import BuildFailure, TreePrograms, WorkloadRun
 from pipeline.recipe import Recipe
 from pipeline.sandbox import Sandbox
@@ -121,7 +123,7 @@ def test_the_kselftest_workload_leaves_out_what_is_not_there(tmp_path: Path) -> 
     runner = tmp_path / "run_kselftest.sh"
     runner.write_text('#!/bin/sh\n# override-timeout\necho "run: $*"\n')
     runner.chmod(0o755)
-    text = workload.command(_run(collections="timers,none", skip="timers:slow", timeout=9))
+    text = binding.command(_run(collections="timers,none", skip="timers:slow", timeout=9))
     text = text.replace("/kselftest", str(tmp_path), 1).replace("/tmp/ktrial-", f"{tmp_path}/list-")
     done = subprocess.run(
         ("sh", "-c", text), check=False, capture_output=True, text=True, timeout=60
@@ -138,7 +140,7 @@ def test_the_kselftest_workload_leaves_out_what_is_not_there(tmp_path: Path) -> 
 
 
 def _run(**parameters: str | int) -> WorkloadRun:
-    return workload.bind(SHELF.workloads["kselftest"], "kselftest", parameters)
+    return binding.bind(SHELF.workloads["kselftest"], "kselftest", parameters)
 
 
 def test_entries_lie_below_the_workloads_folder(tmp_path: Path) -> None:
@@ -148,3 +150,50 @@ def test_entries_lie_below_the_workloads_folder(tmp_path: Path) -> None:
     entries = list(programs.packed(tmp_path, "tests"))
     assert [each.path for each in entries] == ["tests/a", "tests/a/b", "tests/a/b/c"]
     assert entries[-1] == initramfs.file("tests/a/b/c", b"x", 0o644)
+
+
+def test_a_build_folder_that_somebody_removes_is_no_failure_of_the_tree(bench: Workbench) -> None:
+    """Outside the sandbox one command can do it; within it both folders are mounts."""
+    outside = replace(bench, box=replace(bench.box, enabled=False))
+    gone = TreePrograms(path="/tests", make=(("sh", "-c", f"rm -r {bench.build}; exit 2"),))
+    with pytest.raises(InfraError, match="was removed while fix was built in it"):
+        programs.build(outside, gone, {}, name="tests")
+
+
+def test_the_tree_cannot_remove_its_build_folder(bench: Workbench) -> None:
+    hostile = TreePrograms(path="/tests", make=(("sh", "-c", "rm -rf {build} {tree}; exit 2"),))
+    assert isinstance(programs.build(bench, hostile, {}, name="tests"), BuildFailure)
+
+
+@pytest.mark.parametrize(
+    ("modules", "loads", "status", "said"),
+    [
+        ("", True, 0, ["load list_test", "load sort", "2 modules with tests, 0 of them broken"]),
+        ("sort", True, 0, ["load sort", "1 modules with tests, 0 of them broken"]),
+        ("none", True, 1, ["0 modules with tests, 0 of them broken"]),
+        ("sort", False, 1, ["sort does not load", "1 modules with tests, 1 of them broken"]),
+    ],
+)
+def test_kunit_modules_are_those_with_suites(
+    tmp_path: Path, modules: str, loads: bool, status: int, said: list[str]
+) -> None:
+    """The workload's script, run by a real shell on a folder of modules."""
+    place, bin_ = tmp_path / "modules/6.12/kernel/lib", tmp_path / "bin"
+    place.mkdir(parents=True)
+    bin_.mkdir()
+    for name, section in (("sort", b".kunit_test_suites"), ("list_test", b".kunit_test_suites")):
+        (place / f"{name}.ko").write_bytes(b"\x7fELF\0" + section + b"\0")
+    (place / "virtio.ko").write_bytes(b"\x7fELF\0.modinfo\0")
+    (bin_ / "modprobe").write_text(f"#!/bin/sh\n{'echo load $1' if loads else 'exit 1'}\n")
+    (bin_ / "modprobe").chmod(0o755)
+    spec = SHELF.workloads["kunit-modules"]
+    text = binding.command(binding.bind(spec, "kunit-modules", {"modules": modules}))
+    done = subprocess.run(
+        ("sh", "-c", text.replace("/lib/modules", str(tmp_path / "modules"))),
+        env={"PATH": f"{bin_}:{os.environ['PATH']}"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout.splitlines()) == (status, said)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pipeline
-from pipeline import metrics, process, schema, workload
+from pipeline import binding, metrics, process, schema, workload
 from pipeline.model import Output, Phase, ProbeSpec, WorkloadRun, WorkloadSpec
 from pipeline.scope import Scope
 
@@ -37,7 +37,7 @@ def work(command: str) -> WorkloadRun:
         deadline=30.0,
         readings=(),
     )
-    return workload.bind(spec, "work", {})
+    return binding.bind(spec, "work", {})
 
 
 def run(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import outcomes, verdict
+from pipeline import junit, outcomes, verdict
 from pipeline.model import (
     BootResult,
     Case,
@@ -278,3 +280,53 @@ def test_the_order_in_which_results_come_says_nothing(made: tuple[Plan, Evidence
     assert {c.id: (c.outcome, c.reason) for c in one} == {
         c.id: (c.outcome, c.reason) for c in other
     }
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions were called: what a program does, whatever the host does beside it."""
+    count = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("status", ["passed", "failed"])
+def test_twice_as_many_tests_are_twice_the_work(status: str) -> None:
+    """KUnit has thousands of tests in a boot, and each is judged each time junit.xml is written."""
+
+    def work(tests: int) -> int:
+        made = planned(boots=2)
+        told = tuple(Result(name=f"s{n // 50}/t{n}", status=status) for n in range(tests))
+        each = {(kernel, block): told for kernel in ("base", "patched") for block in range(2)}
+        found = evidence(made, each)
+        return calls(lambda: verdict.judge(made, found, root=runs.ROOT))
+
+    work(10)  # what is done once
+    assert work(1000) < 2.2 * work(500)
+
+
+def test_the_file_has_every_planned_case_and_every_test_once() -> None:
+    """… also where a kernel died in the middle of them, and the run was cut."""
+    made = planned()
+    told = {("base", 0): tap(a="passed", b__c="failed"), ("patched", 0): tap(a="passed")}
+    died = {"stop": Stop.KERNEL, "reason": "BUG: it died"}
+    found = replace(runs.change_boot(evidence(made, told), "patched", died), cut=True)
+    cases = verdict.judge(made, found, root=runs.ROOT)
+    run = replace(runs.run(made, found), cases=cases)
+    elements = ET.fromstring(junit.render(run).encode()).iter("testcase")
+    written = [(str(each.get("classname")), str(each.get("name"))) for each in elements]
+    assert len(set(written)) == len(written)
+    assert {(each.suite, each.name) for each in verdict.planned(made)} <= set(written)
+    assert {f"{CELL}.{kernel}" for kernel in ("base", "patched")} <= {
+        suite for suite, name in written if name == "a"
+    }
+    assert (f"{CELL}.patched.b", "c") in written, "base has it: not run here, not gone"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import guesttests, ktap, workload
+from pipeline import binding, guesttests, ktap
 from pipeline.catalog import Catalog
 from pipeline.model import Output, Phase, WorkloadRun
 from pipeline.settings import PACKAGE, shipped_root
@@ -34,7 +34,7 @@ not ok 2 selftests: timers: nanosleep # TIMEOUT 45 seconds
 
 
 def run(name: str) -> WorkloadRun:
-    return workload.bind(SHELF.workloads[name], name, {})
+    return binding.bind(SHELF.workloads[name], name, {})
 
 
 def output(text: str) -> Output:

@@ -184,6 +184,47 @@ def test_a_reading_that_failed_is_a_problem() -> None:
     assert problems == ("slab-memory (during): a reading ended with status 1",)
 
 
+# --------------------------------------------------------------------------- differences
+
+
+def sample(source: str, phase: Phase, metric: str, value: float) -> Sample:
+    return Sample(
+        source=source, phase=phase, metric=metric, value=value, unit="1", better=Better.LOWER
+    )
+
+
+def test_a_counter_counts_from_before_the_workload() -> None:
+    samples = (
+        sample("stat", Phase.AFTER_BOOT, "ctxt", 5),
+        sample("stat", Phase.BEFORE, "ctxt", 100),
+        sample("memory", Phase.BEFORE, "Slab", 7000),
+        sample("hackbench", Phase.WORKLOAD, "time", 0.5),
+        sample("stat", Phase.AFTER, "ctxt", 160),
+        sample("stat", Phase.AFTER, "new", 3),
+        sample("memory", Phase.AFTER, "Slab", 9000),
+        sample("stat", Phase.AFTER_DROP, "ctxt", 90),
+    )
+    assert metrics.differences(samples, {"stat"}) == (
+        sample("stat", Phase.AFTER_BOOT, "ctxt", 5),
+        sample("memory", Phase.BEFORE, "Slab", 7000),
+        sample("hackbench", Phase.WORKLOAD, "time", 0.5),
+        sample("stat", Phase.AFTER, "ctxt", 60),
+        sample("stat", Phase.AFTER, "new", 3),
+        sample("memory", Phase.AFTER, "Slab", 9000),
+        sample("stat", Phase.AFTER_DROP, "ctxt", -10),
+    )
+
+
+def test_a_counter_that_was_not_read_before_tells_nothing() -> None:
+    samples = (
+        sample("stat", Phase.AFTER, "ctxt", 160),
+        sample("other", Phase.BEFORE, "ctxt", 1),
+        sample("other", Phase.AFTER, "ctxt", 4),
+    )
+    found = metrics.differences(samples, {"stat", "other"})
+    assert found == (sample("other", Phase.AFTER, "ctxt", 3),)
+
+
 # --------------------------------------------------------------------------- bad data files
 
 

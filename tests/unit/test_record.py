@@ -21,8 +21,10 @@ from pipeline.model import (
     Comparison,
     Diagnostic,
     Examination,
+    Growth,
     HiddenLines,
     Run,
+    Sizes,
     TestResult,
     Verified,
 )
@@ -37,6 +39,13 @@ RUNS = [
 
 
 SAID = Diagnostic(tool="compiler", file="mm/slub.c", line=7, function="f", text="unused ‘x’")
+GROWTH = Growth(
+    before=Sizes(text=100, data=20, bss=3),
+    after=Sizes(text=110, data=20, bss=3),
+    added=10,
+    changed=1,
+    symbols=(("f", 30, 40),),
+)
 
 
 def build(run: Run) -> Build:
@@ -57,7 +66,7 @@ def examined() -> Run:
     evidence = replace(
         run.evidence,
         builds={**run.evidence.builds, pair: replace(build(run), warnings=(SAID,), digest="d")},
-        comparisons={pair: Comparison(below="base", identical=False)},
+        comparisons={pair: Comparison(below="base", identical=False, growth=GROWTH)},
         examinations={pair: Examination(change=Change(kind=ChangeKind.STRINGS), files=(changed,))},
         checked={
             ("", "fix", "checkpatch"): Checked(check="checkpatch", new=(SAID,), log=Path("/l")),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import catalog, scenario, scenariofile, settings, workload
+from pipeline import binding, catalog, scenario, scenariofile, settings
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
 from pipeline.model import Role, Scenario, Series, TreeSpec, WorkloadRun
@@ -30,7 +30,7 @@ role = "patched"
 
 
 def bind(use: str, label: str, parameters: Mapping[str, Scalar]) -> WorkloadRun:
-    return workload.bind(catalog.pick("workload", use, SHELF.workloads), label, parameters)
+    return binding.bind(catalog.pick("workload", use, SHELF.workloads), label, parameters)
 
 
 def read_files(paths: Sequence[Path], name: str) -> Series:

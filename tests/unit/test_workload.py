@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import pipeline
-from pipeline import schema, workload
-from pipeline.errors import Cancelled, UserError
-from pipeline.model import Parameter, Phase, ProbeSpec, WorkloadRun, WorkloadSpec
+from pipeline import binding, schema, workload
+from pipeline.errors import Cancelled
+from pipeline.model import Phase, ProbeSpec, WorkloadRun, WorkloadSpec
 from pipeline.progress import Step
 from pipeline.scope import Scope
 from tests.conftest import QuietStep
@@ -25,7 +25,7 @@ def spec() -> WorkloadSpec:
 
 
 def hackbench(**params: str | int | float | bool) -> WorkloadRun:
-    return workload.bind(spec(), "hackbench", params)
+    return binding.bind(spec(), "hackbench", params)
 
 
 def probe(name: str, *phases: Phase) -> ProbeSpec:
@@ -39,86 +39,6 @@ def probe(name: str, *phases: Phase) -> ProbeSpec:
         deadline=5.0,
         readings=(),
     )
-
-
-# --------------------------------------------------------------------------- parameters
-
-
-@pytest.mark.parametrize(
-    ("params", "expected"),
-    [
-        ({}, "hackbench -l 200 -g 4"),
-        ({"loops": 50, "pipe": True}, "hackbench -l 50 -g 4 -p"),
-        # the seed's own: hackbench -s 1024 -l 200 -g 200 -f 25 -P
-        (
-            {"size": 1024, "groups": 200, "fds": 25, "process": True},
-            "hackbench -l 200 -g 200 -s 1024 -f 25 -P",
-        ),
-        ({"threads": True, "process": False}, "hackbench -l 200 -g 4 -T"),
-    ],
-)
-def test_command_lines(params: Mapping[str, int | bool], expected: str) -> None:
-    assert workload.command(hackbench(**params)) == expected
-
-
-def test_a_value_cannot_leave_its_argument() -> None:
-    parameter = Parameter(name="file", argument="-o {value}", description="", kind="str")
-    made = WorkloadSpec(
-        name="w",
-        description="",
-        command="w",
-        parameters=(parameter,),
-        needs=(),
-        deadline=1.0,
-        readings=(),
-    )
-    bound = workload.bind(made, "w", {"file": "a; reboot"})
-    assert workload.command(bound) == "w -o 'a; reboot'"
-
-
-def test_an_unknown_parameter_names_the_nearest() -> None:
-    with pytest.raises(UserError, match="unknown parameter “loop”") as caught:
-        hackbench(loop=3)
-    assert caught.value.hint == "did you mean loops?"
-
-
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"loops": "200"}, "loops: expected a whole number, not '200'"),
-        ({"loops": 2.5}, "expected a whole number"),
-        ({"loops": True}, "expected a whole number, not True"),
-        ({"pipe": 1}, "pipe: expected true or false, not 1"),
-    ],
-)
-def test_a_wrong_type_names_the_parameter(params: Mapping[str, int | str], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        hackbench(**params)
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, ("always",)),
-        ({"filter": ""}, ("always",)),
-        ({"filter": "list*"}, ("always", "kunit.filter_glob=list*")),
-        ({"filter": "a b"}, ("always", '"kunit.filter_glob=a b"')),
-    ],
-)
-def test_kernel_arguments_are_those_whose_parameters_are_given(
-    given: Mapping[str, str], expected: tuple[str, ...]
-) -> None:
-    parameter = Parameter(name="filter", argument="", description="", kind="str")
-    kunit = replace(
-        spec(), parameters=(parameter,), cmdline=("always", "kunit.filter_glob={filter}")
-    )
-    assert workload.kernel_arguments(workload.bind(kunit, "kunit", given)) == expected
-    with pytest.raises(UserError, match="kernel argument"):
-        workload.kernel_arguments(workload.bind(kunit, "kunit", {"filter": 'a"'}))
-
-
-def test_without_a_workload_there_are_no_kernel_arguments() -> None:
-    assert workload.kernel_arguments(None) == ()
 
 
 # --------------------------------------------------------------------------- steps
@@ -141,6 +61,17 @@ def test_steps_follow_the_phases() -> None:
         ("late", Phase.AFTER),
         ("every", Phase.AFTER_DROP),
     ]
+
+
+def test_a_repeated_workload_has_so_many_steps() -> None:
+    """… with the readings of each, and the others around all of them."""
+    steps = workload.steps(
+        replace(hackbench(), repeat=3), (probe("every", *Phase),), settings={"/proc/x": "1"}
+    )
+    between = [(step.source, step.phase) for step in steps[3:9]]
+    assert between == [("hackbench", Phase.WORKLOAD), ("every", Phase.DURING)] * 3
+    assert [step.phase for step in steps[9:]] == [Phase.AFTER, Phase.AFTER_DROP]
+    assert ["/proc/x" in step.command for step in steps[3:9:2]] == [True, False, False]
 
 
 def test_without_a_workload_each_probe_is_read_once_after_boot() -> None:
@@ -239,7 +170,7 @@ def slow(deadline: float) -> WorkloadRun:
         deadline=deadline,
         readings=(),
     )
-    return workload.bind(made, "slow", {})
+    return binding.bind(made, "slow", {})
 
 
 @pytest.mark.parametrize(("crowding", "limit"), [(1.0, "0.05"), (4.0, "0.2")])
@@ -303,6 +234,14 @@ def test_events_come_before_and_beside_the_workload(scope: Scope, step: QuietSte
         "end",
         "echo after",
     ]
+
+
+def test_events_come_beside_the_first_run_of_several(scope: Scope, step: QuietStep) -> None:
+    session = Recorded()
+    run, played = replace(hackbench(loops=1), repeat=2), Played(session)
+    workload.timeline(session, run, (), scope=scope, step=step, conductor=played)
+    ran = "hackbench -l 1 -g 4"
+    assert session.commands[1:] == ["events", "begin", ran, "end", ran]
 
 
 def test_no_event_comes_to_a_guest_that_is_gone(scope: Scope, step: QuietStep) -> None:

@@ -1,0 +1,63 @@
+"""The experiments with vmalloc's nodes and with per-CPU pages: what they find in real kernels.
+
+Times are no business of these tests: they are whatever the host makes of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.conftest import HERE, Ktrial, Ran
+
+pytestmark = pytest.mark.e2e
+
+SHARE = ("--share", str(HERE / "share"))
+
+
+def values(ran: Ran, kernel: str, source: str) -> dict[str, set[float]]:
+    """metric -> its values in all boots of a kernel."""
+    found: dict[str, set[float]] = {}
+    for boot in ran.result["run"]["evidence"]["boots"]:
+        for sample in boot["samples"]:
+            if boot["boot"]["kernel"] == kernel and sample["source"] == source:
+                found.setdefault(sample["metric"], set()).add(sample["value"])
+    return found
+
+
+def test_vmalloc_has_as_many_nodes_as_cpus_and_128_at_most(ktrial: Ktrial) -> None:
+    ran = ktrial("run", "nr_vmap_nodes", "--scale", "edges")
+    assert ran.exit_code == 0, ran.explain()
+    assert set(ran.junit.values()) == {"passed"}, ran.junit
+    for label, count in (("nodes", 4), ("nodes-one-cpu", 1), ("nodes-beyond-128", 128)):
+        assert values(ran, "nodes", label) == {"nr_vmap_nodes": {count}}
+        assert values(ran, "one-node", label) == {"nr_vmap_nodes": {1}}
+
+
+def test_other_numbers_of_nodes_are_failures(ktrial: Ktrial) -> None:
+    ran = ktrial("run", "vmap-nodes", *SHARE)
+    assert ran.exit_code == 1, ran.explain()
+    assert values(ran, "endless", "nodes") == {"nr_vmap_nodes": {2, 144}}
+    wrong = [name for name, state in ran.junit.items() if state != "passed"]
+    assert len(wrong) == 2, ran.junit
+    assert all(".endless/" in name and name.endswith("/nodes") for name in wrong), wrong
+
+
+def test_the_sysctl_starts_as_configured_and_refuses_bad_values(ktrial: Ktrial) -> None:
+    """… and a kernel without it has nothing to say."""
+    ran = ktrial("run", "pcp_batch_scale_max", "--scale", "sysctl")
+    assert ran.exit_code == 0, ran.explain()
+    for kernel, state in (("sysctl-5", "passed"), ("sysctl-0", "passed"), ("scale-5", "skipped")):
+        tests = {
+            name.rpartition("/")[2]: found
+            for name, found in ran.junit.items()
+            if f".{kernel}/" in name and ("takes" in name or "refuses" in name or "value" in name)
+        }
+        assert len(tests) == 8, (kernel, ran.junit)
+        assert all(found.startswith(state) for found in tests.values()), tests
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["nr_vmap_nodes", "pcp_batch_scale_max", "pcp_high_order"])
+def test_a_whole_experiment_runs(ktrial: Ktrial, name: str) -> None:
+    ran = ktrial("run", name, "--scale", "small")
+    assert ran.exit_code == 0, ran.explain()
