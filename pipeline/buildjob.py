@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pipeline import cache as entries
-from pipeline import compiler, kconfig, objectcache, recipe, sandbox, store
+from pipeline import compiler, configuration, kconfig, objectcache, recipe, sandbox, store
 from pipeline.buildkeys import BuildRequest, Keys
 from pipeline.compiling import FRAGMENTS, Made, Making
 from pipeline.errors import InfraError
@@ -112,6 +112,7 @@ class Job:
             slower=kconfig.slower(fragments),
             cmdline=tuple(word for each in fragments for word in each.cmdline),
             reserves=sum(each.reserves for each in fragments),
+            facts=configuration.facts(built.config.read_text(encoding="utf-8")),
         )
 
     # ------------------------------------------------------------------ miss

@@ -15,7 +15,7 @@ def lines(run: Run) -> Iterator[str]:
     yield from _builds(run)
     yield from _identical(run)
     yield from _changes(run)
-    yield from coverview.lines(run.evidence.examinations)
+    yield from coverview.lines(run.evidence.examinations, run.evidence.covered)
     yield from _checks(run)
     yield from _verified(run)
 
@@ -23,10 +23,27 @@ def lines(run: Run) -> Iterator[str]:
 def _builds(run: Run) -> Iterator[str]:
     builds = {key: it for key, it in run.evidence.builds.items() if isinstance(it, Build)}
     for (target, kernel), build in builds.items():
+        if kernel == next(name for place, name in builds if place == target):
+            yield from _facts(
+                target, [each for (place, _), each in builds.items() if place == target]
+            )
         how = f"{build.how}, {build.seconds:.1f} s, {build.compiler}"
         yield f"build of {kernel} for {target}: {how}"
     if not all(build.sandboxed for build in builds.values()):
         yield "builds ran without the sandbox"
+
+
+def _facts(target: str, builds: list[Build]) -> Iterator[str]:
+    """What a reader of times must know: all kernels of a target have the same configuration,
+    unless one of them changes what its Kconfig files give."""
+    for name in dict.fromkeys(name for build in builds for name in build.facts):
+        values = [build.facts.get(name, "") for build in builds]
+        if len(set(values)) > 1:
+            told = ", ".join(f"{b.kernel}: {b.facts.get(name) or 'none'}" for b in builds)
+            yield f"!! {name} differs between the kernels for {target}: {told}"
+    if builds[0].facts:
+        words = ", ".join(f"{name} {value}" for name, value in builds[0].facts.items())
+        yield f"configuration for {target}: {words}"
 
 
 def _identical(run: Run) -> Iterator[str]:

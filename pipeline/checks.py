@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline import cache as caches
-from pipeline import compiler, host, packages, process, sandbox
+from pipeline import compiler, deterministic, host, packages, process, sandbox
 from pipeline.errors import InfraError, UserError
 from pipeline.model import Accelerator, Architecture, Toolchain
 from pipeline.scope import Scope
@@ -24,9 +24,6 @@ NEEDED_DISK = 3 * host.GIB  # what a first run writes: tree, sources, three buil
 WANTED_DISK = 15 * host.GIB
 NEEDED_MEMORY = 1 * host.GIB  # a guest of 512 MiB, and a compiler per core
 WANTED_MEMORY = 3 * host.GIB
-# From 8.1 on the instruction budget of -icount is no longer shared between vCPUs; before
-# that a second one starves and the guest hangs when it comes up.
-DETERMINISTIC_QEMU = (8, 1)
 APT_HELPER = "/usr/lib/apt/apt-helper"
 QEMU_DRIVERS = ("/usr/lib*", "/usr/lib*/*", "/usr/local/lib*", "/usr/local/lib*/*")
 QEMU_DRIVER = "libvirt/connection-driver/libvirt_driver_qemu.so"
@@ -160,9 +157,10 @@ def check_compiler(
 
 def check_qemu(architecture: Architecture, scope: Scope) -> Check:
     check = check_tool(architecture.qemu, architecture.qemu_package, scope)
-    if check.ok and host.version_numbers(check.found) < DETERMINISTIC_QEMU:
+    if check.ok and host.version_numbers(check.found) < deterministic.MANY_VCPUS:
         note = "before 8.1: deterministic guests (-icount) have one vCPU only"
-        return replace(check, found=f"{check.found}; {note}")
+        remedy = f"only for more: {deterministic.newer_qemu(architecture.qemu_package)}"
+        return replace(check, found=f"{check.found}; {note}", remedy=remedy)
     return check
 
 

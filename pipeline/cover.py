@@ -55,13 +55,14 @@ def cover(wanted: Cover, *, make: Make, examine: Examine) -> Covered:
 def _make(wanted: Cover, make: Make) -> _Made:
     made = _Made(fragment=coverage.fragment(wanted.symbols))
     for _ in range(TRIES):
-        if made.fragment is None:
+        fragment = made.fragment
+        if fragment is None:
             return replace(made, outcome=None)
-        outcome = make(made.fragment)
+        outcome = make(fragment)
         made = replace(made, outcome=outcome)
         if not (isinstance(outcome, ConfigFailure) and outcome.lost):
             return made
-        symbols = without(made.fragment.symbols, outcome.lost)
+        symbols = without(fragment.symbols, outcome.lost)
         mine = tuple(each for each in outcome.lost if each.fragment == coverage.COVER)
         given_up = mine or outcome.lost
         made = _Made(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline import conditionals
 from pipeline.conditionals import Source
-from pipeline.model import ChangedFile, Examination, Fragment, HiddenLines
+from pipeline.model import ChangedFile, Cover, Examination, Fragment, HiddenLines
 
 COVER = "cover"  # the name of the fragment
 
@@ -75,21 +74,11 @@ def _missing(file: ChangedFile) -> set[int]:
     return {*file.not_built, *(line for each in file.hidden for line in each.lines)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cover:
-    """`symbols`: what a configuration needs that compiles what no target does, "n" for unset.
-    `conflicts`: symbols that two places want otherwise, in words: one kernel cannot have both,
-    so the first stays. `beyond`: lines that no setting is known for, by file."""
-
-    symbols: Mapping[str, str]
-    conflicts: tuple[str, ...] = ()
-    beyond: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-
-
-def bring_in(found: Iterable[Examination]) -> Cover:
-    """The settings for a configuration with what no target compiles."""
+def bring_in(found: Iterable[Examination], others: Iterable[Examination] = ()) -> Cover:
+    """The settings for a configuration with what no target compiles, of those that were `found`
+    for one architecture, nor of the `others`."""
     examined = tuple(found)
-    lacking = uncovered(examined)
+    lacking = uncovered((*examined, *others))
     wanted: dict[str, dict[str, str]] = {}  # symbol -> value -> the place that wants it first
     beyond = {path: set(lines) for path, lines in lacking.items()}
     for file in (file for each in examined for file in each.files):
@@ -115,7 +104,11 @@ def _conflict(name: str, places: Mapping[str, str]) -> str:
 
 def coverfragment(found: Iterable[Examination]) -> Fragment | None:
     """The fragment `cover`, to be merged last; None where there is nothing that it could add."""
-    symbols = bring_in(found).symbols
+    return fragment(bring_in(found).symbols)
+
+
+def fragment(symbols: Mapping[str, str]) -> Fragment | None:
+    """Of these settings; None for none."""
     if not symbols:
         return None
     return Fragment(

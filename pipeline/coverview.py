@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pipeline import coverage, text
-from pipeline.coverage import Cover
-from pipeline.model import Change, ChangedFile, ChangeKind, Examination
+from pipeline.model import Change, ChangedFile, ChangeKind, Cover, Covered, Examination
 
 FUNCTIONS = 12  # names in a row
 
@@ -23,12 +22,24 @@ def change(found: Change, most: int = FUNCTIONS) -> str:
     return f"{words}: {text.some(named, most)}" if named else words
 
 
-def lines(examinations: Mapping[tuple[str, str], Examination]) -> Iterator[str]:
-    """`examinations`: by target and kernel, as the evidence has them."""
+def lines(
+    examinations: Mapping[tuple[str, str], Examination],
+    covered: Mapping[tuple[str, str], Covered] | None = None,
+) -> Iterator[str]:
+    """`examinations`: by target and kernel, `covered` by architecture and kernel, as the evidence
+    has them."""
+    besides = covered or {}
     for (target, kernel), found in examinations.items():
         yield from _target(target, kernel, found)
+    for (architecture, kernel), each in besides.items():
+        yield from _covered(f"{architecture}.{coverage.COVER}", kernel, each)
     for kernel in dict.fromkeys(kernel for _, kernel in examinations):
         of_kernel = [each for (_, name), each in examinations.items() if name == kernel]
+        of_kernel += [
+            each.examination
+            for (_, name), each in besides.items()
+            if name == kernel and each.examination
+        ]
         for path, missing in coverage.uncovered(of_kernel).items():
             yield f"!! no target compiles these changed lines of {kernel}: {path}:{spans(missing)}"
 
@@ -42,6 +53,19 @@ def cover(found: Cover) -> Iterator[str]:
         yield f"!! one kernel cannot have both: {each}"
     for path, numbers in found.beyond.items():
         yield f"!! no setting is known that would compile {path}:{spans(numbers)}"
+
+
+def _covered(target: str, kernel: str, found: Covered) -> Iterator[str]:
+    if not (found.cover.symbols or found.cover.beyond):
+        yield f"configuration {target} of {kernel}: not needed, all changed lines are compiled"
+        return
+    yield from cover(found.cover)
+    for each in found.lost:
+        yield f"!! {target}: given up: {each}"
+    if found.problem:
+        yield f"!! {target} of {kernel} was not built: {found.problem}"
+    if found.examination:
+        yield from _target(target, kernel, found.examination)
 
 
 def _target(target: str, kernel: str, found: Examination) -> Iterator[str]:

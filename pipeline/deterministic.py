@@ -30,6 +30,8 @@ SLOWER = 4.0
 # them had it all: QEMU 7.2 hangs when the second CPU of a 5.10 kernel comes up.
 MANY_VCPUS = (8, 1)
 
+FILE = "/tmp/.ktrial-perturbation-"
+
 BLIND = (
     "what this cannot see: caches, memory bandwidth, what instructions cost that are slower than "
     "others, and contention between CPUs that really run at once"
@@ -46,6 +48,14 @@ def clock() -> tuple[str, ...]:
     return ("-rtc", "base=2026-01-01T00:00:00,clock=vm")
 
 
+def newer_qemu(package: str) -> str:
+    """How a Debian 12 gets a QEMU that can have several vCPUs count."""
+    return (
+        f"sudo apt-get install -t bookworm-backports {package} "
+        "(with that suite among apt's sources), or Debian 13"
+    )
+
+
 def refusal(vcpus: int, qemu: tuple[int, ...] | None) -> str:
     """Why a guest of so many vCPUs cannot be deterministic here, and what to do; "" where it can.
     `qemu`: its version, None where nobody knows."""
@@ -53,17 +63,27 @@ def refusal(vcpus: int, qemu: tuple[int, ...] | None) -> str:
         return ""
     return (
         f"deterministic guests of QEMU {'.'.join(map(str, qemu[:2]))} have one vCPU (with {vcpus} "
-        "kernels hang in it): take smp1, or QEMU 8.1 or newer (bookworm-backports has one)"
+        "kernels hang in it): take guest smp1, or QEMU 8.1 or newer (`ktrial doctor` tells how)"
     )
 
 
 def perturbed(seed: int) -> str:
-    """Shell lines to be run before the workload; none for seed 0."""
+    """Shell lines to be run before the workload; none for seed 0.
+
+    A busy loop of up to a few ticks shifts the workload's start against the clock's interrupts;
+    processes that come and go, and files that are made, written and removed, use up numbers and
+    leave the allocators' lists in another order. Nothing stays that a workload could find.
+    """
     if not seed:
         return ""
     dice = random.Random(seed)
-    turns = dice.randrange(1, 4000)
-    return f"i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done\n"
+    acts = [
+        f"i=0; while [ $i -lt {dice.randrange(1, 4000)} ]; do i=$((i+1)); done",
+        f"i=0; while [ $i -lt {dice.randrange(1, 8)} ]; do (:); i=$((i+1)); done",
+        f"i=0; while [ $i -lt {dice.randrange(1, 32)} ]; do echo > {FILE}$i; i=$((i+1)); done",
+    ]
+    dice.shuffle(acts)
+    return "\n".join([*acts, f"rm -f {FILE}*", ""])
 
 
 def note(qemu: str, image: str) -> str:

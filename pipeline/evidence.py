@@ -16,6 +16,7 @@ from pipeline.model import (
     Checked,
     Comparison,
     ConfigFailure,
+    Covered,
     Evidence,
     Examination,
     Image,
@@ -51,6 +52,11 @@ def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
         for pair in (*(("", kernel) for kernel in kernels), *pairs)
         for check in plan_.scenario.checks
     ]
+    covers = [
+        (architecture, kernel)
+        for architecture in dict.fromkeys(target.architecture for target in plan.targets(plan_))
+        for kernel in kernels
+    ]
     applied = _those(values, Kind.APPLY, kernels, object)
     built = _those(values, Kind.BUILD, pairs, object)
     looks = {each.id: values.get(each.blocked_by) for each in done if each.blocked_by}
@@ -66,6 +72,7 @@ def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
         comparisons=_those(values, Kind.COMPARE, pairs, Comparison),
         examinations=_those(values, Kind.EXAMINE, pairs, Examination),
         verified=_those(values, Kind.VERIFY, pairs, Verified),
+        covered=_those(values, Kind.COVER, covers, Covered),
         checked=_those(values, Kind.CHECK, checks, Checked),
         boots=tuple(result for each in done for result in attempts(each.value)),
         faults=faults,

@@ -17,6 +17,7 @@ from pipeline.model import (
     BuildFailure,
     ConfigFailure,
     FileTimes,
+    Fragment,
     Revision,
     Sources,
     Tree,
@@ -35,7 +36,8 @@ class Wish:
 
     `fragments`: names of those besides what every kernel of the architecture has. `trusted`: the
     user vouches for the source. `below`: the kernel under this one, of the same series and built
-    in this run; a build that nobody vouches for may start from its folder.
+    in this run; a build that nobody vouches for may start from its folder. `extra`: fragments that
+    have no name, behind all others.
     """
 
     opened: Tree
@@ -46,6 +48,7 @@ class Wish:
     trusted: bool
     log_folder: Path
     below: Build | None = None
+    extra: tuple[Fragment, ...] = ()
 
 
 def make(
@@ -180,7 +183,10 @@ class _Place:
             base_tree_id=wish.base.tree_id if wish.base else None,
             architecture=wish.architecture,
             toolchain=pick("toolchain", settings.toolchain, shelf.toolchains),
-            fragments=tuple(pick("kconfig fragment", name, shelf.fragments) for name in names),
+            fragments=(
+                *(pick("kconfig fragment", name, shelf.fragments) for name in names),
+                *wish.extra,
+            ),
             jobs=settings.jobs,
             trusted=wish.trusted,
             sandboxed=settings.sandboxed,

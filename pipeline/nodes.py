@@ -22,6 +22,7 @@ class Kind(Enum):
     BUILD = "build"
     COMPARE = "compare"  # a kernel with the one below it
     EXAMINE = "examine"  # what a series changed, and which of its lines were compiled
+    COVER = "cover"  # the lines that none of the configurations compiles, in one more
     CHECK = "check"
     VERIFY = "verify"
     PROGRAMS = "programs"  # of the tree, for a workload
@@ -105,6 +106,8 @@ def _nodes(plan: Plan, weigh: Weigh) -> Iterator[Node]:
         yield _build(plan, builds, target, kernel, weigh)
     for target, kernel in builds:
         yield from _of_build(plan, builds, target, kernel, weigh)
+    if plan.cover:
+        yield from _covers(plan, builds, weigh)
     before: dict[Cell, BootId] = {}
     for boot in plan.boots:
         last = before.get(boot.cell)
@@ -161,6 +164,26 @@ def _of_build(
         yield node(Kind.VERIFY)
     for label in _with_programs(plan, target, kernel):
         yield node(Kind.PROGRAMS, label)
+
+
+def _covers(plan: Plan, builds: Builds, weigh: Weigh) -> Iterator[Node]:
+    """For each architecture and kernel on trial, behind all that was examined of that: whether one
+    more configuration is needed is known then. A second architecture gets what is left."""
+    waits: dict[str, list[str]] = {}
+    places: dict[tuple[str, str], tuple[Target, KernelPlan, str]] = {}
+    for target, kernel in builds:
+        below, there = plans.below(plan.scenario, kernel), {each.name for _, each in builds}
+        if kernel.boots and below is not None and below.name in there:
+            examined = node_id(Kind.EXAMINE, target.name, kernel.name)
+            waits.setdefault(kernel.name, []).append(examined)
+            places.setdefault((target.architecture, kernel.name), (target, kernel, below.name))
+    for (architecture, name), (target, kernel, under) in places.items():
+        job = replace(_job(Kind.COVER, target, kernel), below=under)
+        node = node_id(Kind.COVER, architecture, name)
+        yield _node(
+            node, "build", job, weigh, needs=tuple(waits[name][:1]), after=tuple(waits[name][1:])
+        )
+        waits[name].append(node)
 
 
 def _with_programs(plan: Plan, target: Target, kernel: KernelPlan) -> tuple[str, ...]:

@@ -329,6 +329,11 @@ def _build_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="w1, sparse, checkpatch: what the series adds to that",
     )
+    add(
+        "--cover",
+        action="store_true",
+        help="build once more, with the changed lines that no configuration compiles",
+    )
     add("--fail-fast", action="store_true", help="start nothing more once something has failed")
     add("--strict", action="store_true", help="inconclusive is a failure")
     add("--bisect-exit", action="store_true", help="exit codes for git bisect run")

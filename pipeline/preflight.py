@@ -114,6 +114,7 @@ def _refusal(cell: Cell, plan_: Plan, shelf: Catalog, here: Host) -> str:
             accelerator=here.accelerator,
             qemu=here.qemu.get(cell.architecture),
             firmware_there=_has_firmware(cell.architecture),
+            counts=plan_.scenario.deterministic,
         )
         if why:
             return why if name == cell.guest else f"guest {name}: {why}"

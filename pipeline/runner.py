@@ -248,7 +248,9 @@ def planned(top: Desktop, scenario: Scenario) -> Plan:
     on_patches = tuple(each.name for each in checks if each.script)
     if arguments.verb == BUILD:
         made = plan.builds(scenario)
-        return replace(made, patch_checks=on_patches, verify=arguments.verify)
+        return replace(
+            made, patch_checks=on_patches, verify=arguments.verify, cover=arguments.cover
+        )
     rate = overrides.rate(arguments.odds)
     if rate:
         scenario = replace(scenario, boots=max(scenario.boots, odds.boots_for(rate)))
@@ -256,6 +258,7 @@ def planned(top: Desktop, scenario: Scenario) -> Plan:
     return replace(
         plan.make(scenario),
         patch_checks=on_patches,
+        cover=arguments.cover,
         rate=rate,
         known=tuple(known_issues),
         sequential=arguments.max_boots is not None,

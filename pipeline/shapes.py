@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from pipeline import deterministic
 from pipeline.model import Architecture, GuestShape, NumaCell
 
 LOCAL_DISTANCE = 10
@@ -211,17 +212,20 @@ def refusal(
     accelerator: str | None,
     qemu: tuple[int, ...] | None,
     firmware_there: bool,
+    counts: bool = False,
 ) -> str:
     """Why this host or architecture cannot give the shape, and what to do; "" where it can.
 
     `host_memory` in MiB; `accelerator` and `qemu` (its version) are None where not known yet;
-    `firmware_there`: whether the UEFI firmware for the architecture is installed.
+    `firmware_there`: whether the UEFI firmware for the architecture is installed; `counts`:
+    whether the guest's time is to count instructions.
     """
     needed = needed_memory(shape, architecture, accelerator)
     reasons = (
         _not_for(shape, architecture),
         _no_levels(shape, architecture, qemu),
         _no_firmware(shape, architecture, there=firmware_there),
+        deterministic.refusal(present_vcpus(shape, architecture), qemu) if counts else "",
         f"it may take {needed} MiB of memory and guests may have {host_memory} MiB: "
         "end what else runs, take a smaller guest, or give more with --memory"
         if needed > host_memory

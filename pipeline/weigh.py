@@ -21,6 +21,7 @@ OTHERS: Mapping[Kind, float] = {Kind.TREE: 1.0, Kind.IMAGE: 2.0, Kind.ACCELERATO
 BESIDES: Mapping[Kind, float] = {
     Kind.EXAMINE: 5.0,
     Kind.CHECK: 5.0,
+    Kind.COVER: estimate.BUILD_SECONDS[BuildKind.CLEAN],
     Kind.VERIFY: estimate.BUILD_SECONDS[BuildKind.CLEAN],
     Kind.PROGRAMS: 60.0,
 }

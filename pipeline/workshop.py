@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -12,6 +12,8 @@ from typing import ClassVar
 from pipeline import (
     cache,
     changedlines,
+    cover,
+    coverage,
     estimate,
     examine,
     kconfig,
@@ -25,7 +27,7 @@ from pipeline import (
 from pipeline.catalog import Catalog
 from pipeline.checking import Checker, Side
 from pipeline.crowd import Crowd
-from pipeline.errors import UserError
+from pipeline.errors import InfraError, UserError
 from pipeline.history import History
 from pipeline.model import (
     Build,
@@ -33,7 +35,9 @@ from pipeline.model import (
     Checked,
     Comparison,
     ConfigFailure,
+    Covered,
     Examination,
+    Fragment,
     KernelPlan,
     Plan,
     Revision,
@@ -74,6 +78,7 @@ class Workshop:
             Kind.BUILD: self._build,
             Kind.COMPARE: self._compare,
             Kind.EXAMINE: self._examine,
+            Kind.COVER: self._cover,
             Kind.CHECK: self._check,
             Kind.VERIFY: self._verify,
             Kind.PROGRAMS: self._programs,
@@ -192,8 +197,6 @@ class Workshop:
         kept = self.settings.cache / "examinations" / f"{its.key}-{mine.key}.json"
         with suppress(OSError, ValueError, KeyError, TypeError):
             return examine.from_json(kept.read_text(encoding="utf-8"))
-        at = Git(git_dir=self._opened.repository, scope=self.scope)
-        ends = self._revision(below.name).commit, self._revision(kernel.name).commit
         with (
             self.crowd.member(),
             self.reporter.step(f"what {kernel.name} changes for {target.name}") as step,
@@ -201,7 +204,7 @@ class Workshop:
             found = examine.examine(
                 lambda: self._bench(target, below, step, copy=True),
                 lambda: self._bench(target, kernel, step, copy=False),
-                changed=changedlines.read(at.text(*changedlines.DIFF, *ends)),
+                changed=self._changed(job),
                 identical=_same(mine, its),
                 source_dir=self.shelf.architecture(target.architecture).source_dir,
                 config=kconfig.parse_config(mine.config.read_text(encoding="utf-8")),
@@ -209,6 +212,88 @@ class Workshop:
         kept.parent.mkdir(parents=True, exist_ok=True)
         results.write(kept, examine.to_json(found))
         return found
+
+    def _changed(self, job: Job) -> Mapping[str, tuple[int, ...]]:
+        """The lines that a kernel changes, by file."""
+        at = Git(git_dir=self._opened.repository, scope=self.scope)
+        ends = self._revision(job.below).commit, self._revision(job.kernel).commit
+        return changedlines.read(at.text(*changedlines.DIFF, *ends))
+
+    def _cover(self, job: Job) -> Covered:
+        """The first configuration's fragments, and on top what those lines need that no
+        configuration compiles. What is wrong with the host ends no run here: all cases are told."""
+        target, kernel = _target(job), self.kernels[job.kernel]
+        wanted = coverage.bring_in(*self._examined(job))
+        with (
+            self.crowd.member(),
+            self.reporter.step(f"{kernel.name} with what nothing compiles so far") as step,
+        ):
+            try:
+                return cover.cover(
+                    wanted,
+                    make=lambda extra: self._make_cover(target, kernel, extra, step),
+                    examine=lambda built, extra: self._look_at_cover(job, built, extra, step),
+                )
+            except InfraError as error:
+                return Covered(cover=wanted, problem=str(error))
+
+    def _examined(self, job: Job) -> tuple[list[Examination], list[Examination]]:
+        """What is known of a kernel for the job's architecture, and for others."""
+        here: list[Examination] = []
+        others: list[Examination] = []
+        for target, kernel in plan.to_build(self.plan):
+            found = self.values.get(nodes.node_id(Kind.EXAMINE, target.name, kernel.name))
+            if kernel.name == job.kernel and isinstance(found, Examination):
+                (here if target.architecture == job.architecture else others).append(found)
+            node = nodes.node_id(Kind.COVER, target.architecture, job.kernel)
+            before = self.values.get(node)
+            if isinstance(before, Covered) and before.examination:
+                others.append(before.examination)
+        return here, others
+
+    def _cover_wish(self, target: Target, kernel: KernelPlan, extra: Fragment) -> kernelbuild.Wish:
+        logs = self.folder.build(_cover_target(target).name, kernel.name)
+        return replace(self._wish(target, kernel), extra=(extra,), below=None, log_folder=logs)
+
+    def _make_cover(
+        self, target: Target, kernel: KernelPlan, extra: Fragment, step: Step
+    ) -> Build | BuildFailure | ConfigFailure:
+        result = kernelbuild.make(
+            self._cover_wish(target, kernel, extra),
+            shelf=self.shelf,
+            settings=self.settings,
+            scope=self.scope,
+            step=step,
+            stack=self.stack,
+        )
+        if isinstance(result, Build):
+            self.stack.enter_context(cache.using(result.folder))
+            place, revision = _cover_target(target).name, self._revision(kernel.name)
+            results.keep_build(self.folder, result, place, self._opened, revision)
+        return result
+
+    def _look_at_cover(self, job: Job, built: Build, extra: Fragment, step: Step) -> Examination:
+        target, kernel = _target(job), self.kernels[job.kernel]
+
+        def bench() -> AbstractContextManager[Workbench]:
+            return kernelbuild.bench(
+                self._cover_wish(target, kernel, extra),
+                built,
+                copy=False,
+                shelf=self.shelf,
+                settings=self.settings,
+                scope=self.scope,
+                step=step,
+            )
+
+        return examine.examine(
+            bench,
+            bench,
+            changed=self._changed(job),
+            identical=True,  # what changed is known of the others: here it is which lines are in
+            source_dir=self.shelf.architecture(target.architecture).source_dir,
+            config=kconfig.parse_config(built.config.read_text(encoding="utf-8")),
+        )
 
     def _check(self, job: Job) -> Checked:
         kernel = self.kernels[job.kernel]
@@ -265,6 +350,10 @@ class Workshop:
 
 def _same(one: Build, other: Build) -> bool:
     return one.digest != "" and one.digest == other.digest
+
+
+def _cover_target(target: Target) -> Target:
+    return replace(target, configuration=coverage.COVER)
 
 
 def _target(job: Job) -> Target:

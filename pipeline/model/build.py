@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
@@ -79,7 +80,8 @@ class Build:
     arguments that it takes, and the share of its memory that is gone, by what the fragments say.
     `digest` is of all that a guest boots (image and modules): where two are equal, so are the
     kernels. `warnings`: all of the compiler's for the whole kernel, None where nobody knows.
-    `workspace`: the folder that make worked in, as long as the run lasts.
+    `workspace`: the folder that make worked in, as long as the run lasts. `facts`: what a reader of
+    times must know of the configuration, by name ("preemption": "full").
     """
 
     kernel: str
@@ -102,6 +104,7 @@ class Build:
     digest: str = ""
     warnings: tuple[Diagnostic, ...] | None = None
     workspace: Path | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
     programs: Path | None = None  # a cpio archive of programs built from the tree, for workloads
 
 
@@ -179,6 +182,33 @@ class Examination:
 
     change: Change
     files: tuple[ChangedFile, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cover:
+    """`symbols`: what a configuration needs that compiles what no target does, "n" for unset.
+    `conflicts`: symbols that two places want otherwise, in words: one kernel cannot have both,
+    so the first stays. `beyond`: lines that no setting is known for, by file."""
+
+    symbols: Mapping[str, str]
+    conflicts: tuple[str, ...] = ()
+    beyond: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Covered:
+    """What came of a configuration with the lines that no target compiles.
+
+    `lost`: settings that the tree does not give. `examination`: which lines it compiles; None
+    where there is no such kernel, and `problem` tells why ("": nothing was to be brought in).
+    `seconds`: of its build.
+    """
+
+    cover: Cover
+    lost: tuple[LostSymbol, ...] = ()
+    examination: Examination | None = None
+    problem: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

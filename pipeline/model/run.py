@@ -12,6 +12,7 @@ from pipeline.model.build import (
     Checked,
     Comparison,
     ConfigFailure,
+    Covered,
     Examination,
     Verified,
 )
@@ -36,6 +37,7 @@ class Plan:
     rate: float = 0.0  # of a fault that is to be found on some boots; 0: none is looked for
     patch_checks: tuple[str, ...] = ()  # of the scenario's checks, those that read patches alone
     verify: bool = False  # each kernel is built once more, clean
+    cover: bool = False  # one more configuration, for changed lines that no other compiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ class Evidence:
     nodes that were not worth their time any more, and why; `enough`: boots that a trial had no
     need of any more. `comparisons`, `examinations`,
     `verified`: by (target, kernel); `checked`: by (target, kernel, check), with the target "" of
-    a check that reads the patches alone.
+    a check that reads the patches alone; `covered`: by (architecture, kernel).
     """
 
     tree: Tree | None = None
@@ -63,6 +65,7 @@ class Evidence:
     examinations: Mapping[tuple[str, str], Examination] = field(default_factory=dict)
     checked: Mapping[tuple[str, str, str], Checked] = field(default_factory=dict)
     verified: Mapping[tuple[str, str], Verified] = field(default_factory=dict)
+    covered: Mapping[tuple[str, str], Covered] = field(default_factory=dict)
     boots: tuple[BootResult, ...] = ()
     faults: Mapping[str, str] = field(default_factory=dict)
     spared: Mapping[str, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import layout, settings, tree, verify
+from pipeline import layout, objectcache, settings, tree, verify
 from pipeline.catalog import Catalog
 from pipeline.errors import InfraError
 from pipeline.kernelbuild import Wish
@@ -389,6 +389,51 @@ def test_clean_build_takes_nothing_from_ccache(yard: Yard, monkeypatch: pytest.M
 
     monkeypatch.setattr("pipeline.objectcache.find", never)
     assert yard.verify(wish, built) == ()
+
+
+def configured(wish: Wish) -> bool:
+    """Whether Kconfig ran for it."""
+    return (wish.log_folder / "config.log").exists()
+
+
+def test_kconfig_runs_only_where_the_configuration_may_be_another(
+    repository: Path, yard: Yard
+) -> None:
+    there = change(repository, order=1)
+    menu = repository / "mm/Kconfig"
+    menu.write_text(menu.read_text() + "\nconfig KTRIAL_NEW\n\tbool\n\tdefault y\n")
+    other = commit(repository, "mm: another symbol")
+    base = yard.wish("v5.10", trusted=True)
+    yard.make(base)
+    assert configured(base)
+    same, new = yard.wish(there), yard.wish(other)
+    one, two = yard.make(same), yard.make(new)
+    assert (configured(same), configured(new)) == (False, True)
+    assert "CONFIG_KTRIAL_NEW=y" in two.config.read_text()
+    assert one.config.read_text() == yard.make(base).config.read_text()
+    alone = Yard(yard.folder / "alone", repository, yard.scope, yard.step)
+    wish = alone.wish(there)
+    assert (alone.make(wish).digest, alone.make(wish).key) == (one.digest, one.key)
+    assert configured(wish)
+
+
+def test_what_a_patch_has_compiled_anew_does_not_go_through_ccache(
+    repository: Path, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    find = objectcache.find
+
+    def counted(*words: object, trusted: bool, **more: object) -> objectcache.ObjectCache:
+        asked.append(trusted)
+        return find(*words, trusted=trusted, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("pipeline.objectcache.find", counted)
+    yard.make(yard.wish("v5.10", trusted=True))
+    built = yard.make(yard.wish(change(repository, order=1)))
+    assert (built.how, asked) == ("increment on base", [True])
+    alone = Yard(yard.folder / "alone", repository, yard.scope, yard.step)
+    assert alone.make(alone.wish("HEAD")).how == "clean build"
+    assert asked == [True, False]
 
 
 def test_layout_tells_how_far_trees_are(repository: Path, yard: Yard) -> None:

@@ -298,6 +298,12 @@ def test_nothing_to_cover() -> None:
     assert coverage.coverfragment([]) is None
 
 
+def test_what_another_architecture_compiles_is_not_brought_in() -> None:
+    hidden = examination((3, ("CONFIG_X=y",)), (5, ("CONFIG_Y=y",)))
+    seen = replace(hidden, files=(ChangedFile(path="f.c", compiled=(3,)),))
+    assert coverage.bring_in([hidden], [seen]).symbols == {"CONFIG_Y": "y"}
+
+
 def test_what_is_kept_of_another_version_is_not_read() -> None:
     kept = examine.to_json(examination((3, ("CONFIG_X=y",))))
     assert examine.from_json(kept) == examination((3, ("CONFIG_X=y",)))
