@@ -61,6 +61,7 @@ class Job:
             scope=self.scope,
             below=self._below,
             cost=self.cost,
+            passing=not self.request.trusted,
         )
 
     @property

@@ -40,7 +40,9 @@ def make(bench: Workbench, chosen: Selection, files: Iterable[Path]) -> str | Co
     log.unlink(missing_ok=True)
     bench.step.note("configuring")
     seen = [bench.box.seen(path) for path in files]
-    for command in bench.recipe.configure(seen, base=chosen.base, seed=chosen.seed):
+    for command in bench.recipe.configure(
+        seen, base=chosen.base, seed=chosen.seed, probability=chosen.probability
+    ):
         completed = bench.run(command, log)
         if not completed.ok:
             return _broken(bench, completed, log)

@@ -34,6 +34,7 @@ BASES: Mapping[str, bool] = {  # make target -> whether a guest can boot what co
     "allmodconfig": False,
     RANDOM: False,
 }
+RANDOM_WORDS = re.compile(r"\s+\d+(\s+(100|\d{1,2}))?")  # seed, probability
 SET = re.compile(r"(?P<symbol>CONFIG_\w+)=(?P<value>.*)")
 UNSET = re.compile(r"#\s*(?P<symbol>CONFIG_\w+) is not set\s*$")
 
@@ -87,7 +88,7 @@ def read_fragment(text: str, *, path: Path) -> Fragment:
             raise UserError(
                 f"{path}: unknown line “# ktrial-{key}: {words}”", hint=schema.nearest(key, NOTES)
             )
-    base, seed = _base(_one(notes, "base", path), path)
+    base, seed, probability = _base(_one(notes, "base", path), path)
     return Fragment(
         name=path.stem,
         path=path,
@@ -96,6 +97,7 @@ def read_fragment(text: str, *, path: Path) -> Fragment:
         claims=tuple(_claim(words, symbols, path) for key, words in notes if key == "only"),
         base=base,
         seed=seed,
+        probability=probability,
         slower=_number(notes, "slower", path, default=1, most=1000),
         reserves=_number(notes, "reserves", path, default=0, most=0.5),
         cmdline=tuple(_one(notes, "cmdline", path).split()),
@@ -136,16 +138,18 @@ def _claim(words: str, symbols: Collection[str], path: Path) -> Claim:
     )
 
 
-def _base(words: str, path: Path) -> tuple[str, int]:
-    name, _, seed = words.partition(" ")
+def _base(words: str, path: Path) -> tuple[str, int, str]:
+    """Make target, seed, and the % of symbols that a randconfig sets ("" for the tree's own)."""
+    name, seed, probability = (*words.split(), "", "", "")[:3]
     if name and name not in BASES:
         raise UserError(f"{path}: unknown base “{name}”", hint=schema.nearest(name, BASES))
-    if bool(seed) != (name == RANDOM) or (seed and not seed.isdecimal()):
+    random = bool(RANDOM_WORDS.fullmatch(words.removeprefix(RANDOM)))
+    if random != (name == RANDOM) or (seed and not random):
         raise UserError(
             f"{path}: “# ktrial-base: {words}”: a randconfig has a seed, and nothing else has",
-            hint="write # ktrial-base: randconfig 42",
+            hint="write # ktrial-base: randconfig 42, or with the % of symbols that are set behind",
         )
-    return name, int(seed or 0)
+    return name, int(seed or 0), probability
 
 
 def _number(
@@ -185,6 +189,7 @@ class Selection:
     base: str
     seed: int
     fragments: tuple[Fragment, ...]
+    probability: str = ""
 
 
 def select(
@@ -198,16 +203,17 @@ def select(
     Raises:
         UserError: two fragments that start from different bases.
     """
-    bases = {(each.base, each.seed): each.name for each in fragments if each.base}
+    bases = {(each.base, each.seed, each.probability): each.name for each in fragments if each.base}
     if len(bases) > 1:
         raise UserError(
             f"fragments {' and '.join(bases.values())} start from different configurations",
             hint="take one of them",
         )
-    base, seed = next(iter(bases), (TINY, 0))
+    base, seed, probability = next(iter(bases), (TINY, 0, ""))
     return Selection(
         base=base,
         seed=seed,
+        probability=probability,
         fragments=tuple(
             replace(each, symbols=_claimed(each, architecture, version))
             for each in fragments
@@ -292,7 +298,8 @@ def wish(fragment: Fragment) -> str:
         for each in fragment.claims
         if each.symbols  # others only say whether it is built at all
     ]
-    base = f"# base {fragment.base} {fragment.seed}\n" if fragment.base else ""
+    words = " ".join(filter(None, (fragment.base, str(fragment.seed), fragment.probability)))
+    base = f"# base {words}\n" if fragment.base else ""
     return "".join((base, *claims, render_fragment(fragment)))
 
 

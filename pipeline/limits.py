@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline import ramdisk
+
 MIB = 1 << 20
 GIB = 1 << 30
 LEAST_RESERVE = GIB
@@ -18,6 +20,7 @@ MOST_WRITTEN = 200 * GIB  # allmodconfig with debug information takes some 60 GB
 FILES = 2_000_000  # the same has about 200,000
 PROCESSES = 4096
 PROCESSES_PER_CPU = 64  # make, sh, gcc, cc1 and as for each of --jobs
+MEMORY_SHARE = 8  # of it a build folder may take that lies in memory
 CGROUPS = ("memory.max", "memory/memory.limit_in_bytes")  # v2, v1
 OWN_CGROUP = re.compile(r"^\d+:(?P<controllers>[^:]*):(?P<path>/.*)$", re.M)
 
@@ -45,6 +48,8 @@ def of_host(build: Path) -> Limits:
     total, disk = total_memory(), os.statvfs(build)
     size, free = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
     spare = min(GIB, size // 50)
+    if ramdisk.is_memory(build):
+        free = min(free, total // MEMORY_SHARE)
     return Limits(
         memory=max(total // 2, total - max(LEAST_RESERVE, total // 8)),
         scarce=max(128 * MIB, total // 64),

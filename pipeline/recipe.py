@@ -65,12 +65,19 @@ class Recipe:
         )
 
     def configure(
-        self, fragments: Sequence[Path], *, base: str = kconfig.TINY, seed: int = 0
+        self,
+        fragments: Sequence[Path],
+        *,
+        base: str = kconfig.TINY,
+        seed: int = 0,
+        probability: str = "",
     ) -> tuple[tuple[str, ...], ...]:
         """`base`, the fragments on top by the tree's own script, dependencies solved."""
         config = str(self.build / ".config")
         merge = str(self.source / "scripts/kconfig/merge_config.sh")
-        seeds = (f"KCONFIG_SEED={seed}",) if base == kconfig.RANDOM else ()
+        seeds: tuple[str, ...] = (f"KCONFIG_SEED={seed}",) if base == kconfig.RANDOM else ()
+        if probability:
+            seeds += (f"KCONFIG_PROBABILITY={probability}",)
         made = self.make(*seeds, base)
         if not fragments:
             return (made,)

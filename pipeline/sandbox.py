@@ -42,7 +42,8 @@ NO_USERNS = re.compile(r"^\s*--disable-userns\b", re.M)  # bwrap 0.8
 # their owner. bwrap has no bind that is read-only and a device, but keeps what is read-only.
 DEVICES_READ_ONLY = (
     *("/usr/bin/unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-c"),
-    'mount -o bind,ro /dev /dev && exec "$@"',
+    # What is mounted below /dev stays: a build folder may lie in /dev/shm.
+    'mount --rbind /dev /dev && mount -o remount,bind,ro /dev && exec "$@"',
     "sh",
 )
 

@@ -16,12 +16,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline import cache as entries
-from pipeline import process
+from pipeline import process, ramdisk
 from pipeline.errors import InfraError
 from pipeline.model import FileTimes
 from pipeline.scope import Scope
@@ -74,7 +74,8 @@ class _Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Workspaces:
-    """The build folders of one group. `below`: one of this run, see `BuildRequest`."""
+    """The build folders of one group. `below`: one of this run, see `BuildRequest`. `passing`: what
+    is continued is nobody's when the run is over, so that it may lie in memory."""
 
     store: Store
     group: str
@@ -82,6 +83,7 @@ class Workspaces:
     scope: Scope
     below: Path | None = None
     cost: Cost = no_cost
+    passing: bool = False
 
     @property
     def _work(self) -> Path:
@@ -104,13 +106,14 @@ class Workspaces:
         Raises:
             InfraError: the disk is too full.
         """
-        with entries.making(self._work, self.group) as folder:
-            yield self._started(folder)
+        with ExitStack() as stack:
+            yield self._started(stack)
 
     @contextmanager
-    def copied(self, source: Path) -> Iterator[Workspace]:
+    def copied(self, source: Path, *, passing: bool = True) -> Iterator[Workspace]:
         """A copy of that build folder, gone afterwards. Raises FileNotFoundError: it is gone."""
-        with entries.making(self._work, self.group) as folder:
+        quick = ramdisk.place(ramdisk.size_of(source)) if passing else None
+        with entries.making(quick or self._work, self.group) as folder:
             yield self._copy(source, folder)
 
     @contextmanager
@@ -165,11 +168,11 @@ class Workspaces:
 
     # ------------------------------------------------------------------ beforehand
 
-    def _started(self, folder: Path) -> Workspace:
+    def _started(self, stack: ExitStack) -> Workspace:
         for start in self.starts():
             with suppress(FileNotFoundError):
-                return self._copy(start.folder, folder)
-        return _empty(folder)
+                return stack.enter_context(self.copied(start.folder, passing=self.passing))
+        return stack.enter_context(self.fresh())
 
     def starts(self) -> list[_Start]:
         """Folders to continue from, the best one first: whole ones, then the nearest, then base's,

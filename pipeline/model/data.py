@@ -91,7 +91,8 @@ class Fragment:
     """kconfigs/NAME.config. `symbols` maps CONFIG_X to its wanted value ("n" for not set).
 
     `base`: the make target that the configuration starts from in place of tinyconfig and of the
-    fragments that every kernel has; `seed` of a randconfig. `slower`: how many times as long as
+    fragments that every kernel has; `seed` of a randconfig, and `probability` (in %) with which it
+    sets a symbol. `slower`: how many times as long as
     without it a guest may take. `cmdline`: kernel arguments that switch on what it compiles in.
     `reserves`: the share of a guest's memory that it takes away (KASAN's shadow).
     """
@@ -103,6 +104,7 @@ class Fragment:
     claims: tuple[Claim, ...] = ()
     base: str = ""
     seed: int = 0
+    probability: str = ""
     slower: float = 1.0
     cmdline: tuple[str, ...] = ()
     reserves: float = 0.0

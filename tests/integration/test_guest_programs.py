@@ -155,6 +155,32 @@ def test_a_writer_that_gets_no_memory_is_a_failure_not_a_number(built: Path) -> 
     assert "mmap-writers: mmap: Cannot allocate memory" in done.stderr
 
 
+@pytest.mark.parametrize("udp", [False, True])
+def test_every_client_has_its_requests_answered(built: Path, udp: bool) -> None:
+    done = run(built / "loopback", "-c", "5", "-n", "20", "-m", "3000", *["-u"][: int(udp)])
+    assert done.returncode == 0, done.stderr
+    said = re.match(r"5 clients: (\d+) ns 100 transactions ", done.stdout)
+    assert said
+    found = read("loopback", done.stdout)
+    assert {name: unit for name, (_, unit) in found.items()} == {
+        "rate-5": "transactions/s",
+        "latency-5": "µs",
+        "worst-5": "µs",
+    }
+    assert found["rate-5"][0] == pytest.approx(100e9 / int(said[1]), abs=0.001)
+    # A client has one request after the other, in the time that all of them took.
+    assert 0 < found["latency-5"][0] <= found["worst-5"][0]
+    assert found["latency-5"][0] * 20 <= int(said[1]) / 1e3
+
+
+def test_loopback_without_room_for_its_clients_fails_and_leaves_none_of_them(built: Path) -> None:
+    done = run("sh", "-c", f"ulimit -n 12; exec {built / 'loopback'} -c 1 -n 5")
+    assert done.returncode == 0, done.stderr
+    done = run("sh", "-c", f"ulimit -n 6; exec {built / 'loopback'} -c 1 -n 5")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Too many open files" in done.stderr
+
+
 def test_a_disks_system_gets_them_among_its_own_programs(built: Path, tmp_path: Path) -> None:
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/sh").write_text("a shell")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import socket
 import stat
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import limits, process
+from pipeline import limits, objectcache, process
 from pipeline.build import build_kernel, job
 from pipeline.limits import Limits
 from pipeline.model import Build, BuildFailure, ConfigFailure
@@ -131,6 +132,36 @@ def test_attack(host: Host, name: str, way: str) -> None:
     print(f"\n{name} | {way} | {seen}")
     assert WON not in host.log.replace("&& echo WON", "")
     assert host.objects() == before
+    host.check()
+
+
+@pytest.mark.skipif(not objectcache.PROGRAM.exists(), reason="ccache is not installed")
+@pytest.mark.parametrize("way", WAYS)
+def test_trusted_build_takes_nothing_that_a_stranger_s_put_into_ccache(
+    host: Host, way: str
+) -> None:
+    """A stranger's clean build has ccache below it (an increment has not)."""
+    first = host.build("v5.10", trusted=True)
+    assert isinstance(first, Build)
+    shutil.rmtree(host.cache / "work")
+    before = host.objects()
+    assert before
+    attack = ATTACKS["overwrite ccache"]
+    outcome = host.build(patch(host.repository, attack, way, host.words))
+    judged(attack, outcome, host.log)
+    assert isinstance(outcome, Build)
+    assert outcome.how == "clean build"
+    assert re.search("/ccache.*(Read-only file system|Device or resource busy)", host.log)
+    assert WON not in host.log.replace("&& echo WON", "")
+    assert host.objects() == before
+    for place in ("builds", "work"):
+        shutil.rmtree(host.cache / place)
+    again = host.build("v5.10", trusted=True)
+    assert isinstance(again, Build)
+    assert (again.how, again.digest) == ("clean build", first.digest)
+    counters = {path for path in host.objects() if path.endswith("/stats")}
+    objects = {path: content for path, content in host.objects().items() if path not in counters}
+    assert objects == {path: it for path, it in before.items() if path not in counters}  # all hits
     host.check()
 
 

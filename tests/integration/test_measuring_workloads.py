@@ -40,11 +40,11 @@ class Guest:
     def run(self, name: str, functions: str, **parameters: str | int | bool) -> Output:
         run = binding.bind(self.spec(name), name, parameters)
         command = re.sub(
-            r"(?<![\w/])(?=/(sys|proc|tmp|dev)/)", str(self.root), binding.command(run)
+            r"(?<![\w/])(?=/(sys|proc|tmp|dev|lib)/)", str(self.root), binding.command(run)
         )
         assert BUSYBOX
         done = process.run(
-            ("env", "-i", "PATH=/bin", BUSYBOX, "sh", "-c", f"{functions}\n{command}"),
+            ("env", "-i", f"PATH={self.root}/bin", BUSYBOX, "sh", "-c", f"{functions}\n{command}"),
             scope=self.scope.child(60),
         )
         return runs.output(name, Phase.WORKLOAD, status=done.exit_code, text=done.text)
@@ -69,9 +69,10 @@ class Guest:
 @pytest.fixture
 def guest(tmp_path: Path, scope: Scope) -> Guest:
     made = Guest(tmp_path, scope)
-    for folder in ("tmp", "dev"):
+    for folder in ("bin", "dev", "tmp"):
         (tmp_path / folder).mkdir()
     made.file("proc/sys/kernel/printk", "7\t4\t1\t7\n")
+    made.file("proc/uptime", "100.00 90.00\n")
     # netserver listens on 127.0.0.1:12865
     made.file(
         "proc/net/tcp",
@@ -130,7 +131,7 @@ def test_the_rates_of_several_clients_are_added(guest: Guest) -> None:
 
 @pytest.mark.parametrize("workload", ["netperf", "netperf-rr"])
 @pytest.mark.parametrize(
-    "wrong", ["netperf: send_omni: send_data failed: Message too long", "0.00,0.00", ""]
+    "wrong", ["netperf: send_omni: send_data failed: Message too long", "0.00,0.00,1.00,1", ""]
 )
 def test_a_client_that_fails_is_a_failure_not_a_number(
     guest: Guest, workload: str, wrong: str
@@ -142,15 +143,24 @@ def test_a_client_that_fails_is_a_failure_not_a_number(
         assert "Message too long" in output.text
 
 
-def test_netperf_rr_weighs_latencies_by_what_each_client_did(guest: Guest) -> None:
-    found = guest.values("netperf-rr", netperf(guest, "3000.00,10.00,45"), clients="1,4")
+def test_netperf_rr_counts_what_several_clients_did_over_the_time_of_all(guest: Guest) -> None:
+    # Two clients of 3 s each, the second of which was started late: 5 s in all.
+    guest.file("proc/uptime", "100.00 90.00\n")
+    late = f"""
+    wait() {{
+        command wait "$1"
+        [ "$many" = 1 ] || echo "105.00 90.00" > {guest.root}/proc/uptime
+    }}
+    """
+    functions = netperf(guest, "3000.00,3.00,10.00,45") + late
+    found = guest.values("netperf-rr", functions, clients="1,2")
     assert found == {
         "rate-1": 3000.0,
         "latency-1": 10.0,
         "p99-1": 45.0,
-        "rate-4": 12000.0,
-        "latency-4": 10.0,
-        "p99-4": 45.0,
+        "rate-2": 3600.0,
+        "latency-2": 10.0,
+        "p99-2": 45.0,
     }
 
 
@@ -160,3 +170,176 @@ def test_a_server_that_does_not_come_up_is_told(guest: Guest) -> None:
     output = guest.run("netperf", functions)
     assert output.exit_status == 1
     assert "no netserver: address in use" in output.text
+
+
+# --------------------------------------------------------------------------- test_vmalloc
+
+ONCE = "passed: 1 failed: 0 repeat: 1 loops: 1000"
+# 6.12.117, two CPUs, emulated.
+LOG_OF_6_12 = f"""\
+[    2.685332] Summary: fix_size_alloc_test {ONCE} avg: 16912 usec
+[    2.685443] Summary: full_fit_alloc_test {ONCE} avg: 874960 usec
+[    2.685467] All test took worker0=2937675416 cycles
+[    2.696735] Summary: fix_size_alloc_test {ONCE} avg: 3056 usec
+[    2.700486] Summary: full_fit_alloc_test {ONCE} avg: 726260 usec
+[    2.700501] All test took worker1=2614789008 cycles
+"""
+PARAMETERS_OF_6_12 = """\
+nr_threads:Number of workers to perform tests(min: 1 max: USHRT_MAX) (int)
+sequential_test_order:Use sequential stress tests order (bool)
+test_repeat_count:Set test repeat counter (int)
+test_loop_count:Set test loop counter (int)
+nr_pages:Set number of pages for fix_size_alloc_test(default: 1) (int)
+run_test_mask:Set tests specified in the mask.
+"""
+PARAMETERS_OF_5_10 = """\
+single_cpu_test:Use single first online CPU to run tests (bool)
+sequential_test_order:Use sequential stress tests order (bool)
+test_repeat_count:Set test repeat counter (int)
+test_loop_count:Set test loop counter (int)
+run_test_mask:Set tests specified in the mask.
+"""
+
+
+def vmalloc(guest: Guest, log: str, parameters: str, *, earlier: str = "") -> str:
+    """A guest with the module, two CPUs, and what the kernel logs as it is loaded."""
+    guest.file("lib/modules/1/kernel/lib/test_vmalloc.ko", "")
+    guest.file("log", log)
+    guest.file("earlier", earlier)
+    guest.file("parameters", parameters)
+    guest.file(
+        "bin/load-module",
+        f"#!/bin/sh\nshift\necho $* > {guest.root}/loaded\n"
+        f"read -r level < {guest.root}/proc/sys/kernel/printk; echo $level > {guest.root}/level\n"
+        "echo load-module: test_vmalloc.ko: Resource temporarily unavailable >&2\nexit 1\n",
+    )
+    (guest.root / "bin/load-module").chmod(0o755)
+    return f"""
+    modinfo() {{ cat {guest.root}/parameters; }}
+    nproc() {{ echo 2; }}
+    dmesg() {{
+        cat {guest.root}/earlier
+        echo "[    1.250000] ktrial: test_vmalloc $$ starts"
+        cat {guest.root}/log
+        echo "[    2.750500] ktrial: test_vmalloc $$ ends"
+    }}
+    """
+
+
+def test_the_numbers_of_all_workers_are_one_of_each_test(guest: Guest) -> None:
+    found = guest.values("test_vmalloc", vmalloc(guest, LOG_OF_6_12, PARAMETERS_OF_6_12), mask=3)
+    assert found == {
+        "fix_size_alloc_test": (16912 + 3056) / 2,
+        "fix_size_alloc_test.worst": 16912,
+        "fix_size_alloc_test.passed": 2,
+        "fix_size_alloc_test.failed": 0,
+        "full_fit_alloc_test": (874960 + 726260) / 2,
+        "full_fit_alloc_test.worst": 874960,
+        "full_fit_alloc_test.passed": 2,
+        "full_fit_alloc_test.failed": 0,
+        "cycles": (2937675416 + 2614789008) / 2,
+        "cycles.worst": 2937675416,
+        "wall": 1.5005,
+    }
+    assert guest.said("loaded").split() == [
+        *("run_test_mask=3", "test_loop_count=1000", "test_repeat_count=1"),
+        *("sequential_test_order=1", "nr_threads=2"),
+    ]
+    # Its lines are not for the console, whose level is then as before.
+    assert guest.said("level") == "6\n"
+    assert guest.said("proc/sys/kernel/printk").split()[0] == "7"
+
+
+def test_what_an_earlier_run_logged_does_not_count(guest: Guest) -> None:
+    functions = vmalloc(guest, LOG_OF_6_12, PARAMETERS_OF_6_12, earlier=LOG_OF_6_12)
+    assert guest.values("test_vmalloc", functions)["fix_size_alloc_test.passed"] == 2
+
+
+def test_a_test_that_fails_is_a_failure_but_for_the_one_that_should(guest: Guest) -> None:
+    failed = LOG_OF_6_12.replace("passed: 1 failed: 0", "passed: 0 failed: 1", 1)
+    output = guest.run("test_vmalloc", vmalloc(guest, failed, PARAMETERS_OF_6_12))
+    assert output.exit_status == 1
+    assert "failed: fix_size_alloc_test (" in output.text
+    meant = failed.replace("fix_size_alloc_test", "align_shift_alloc_test")
+    found = guest.values("test_vmalloc", vmalloc(guest, meant, PARAMETERS_OF_6_12))
+    assert found["align_shift_alloc_test.failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "loaded"),
+    [({}, ""), ({"threads": 2}, ""), ({"threads": 1}, "single_cpu_test=1")],
+)
+def test_5_10_has_a_worker_on_each_cpu_or_one(
+    guest: Guest, asked: Mapping[str, int], loaded: str
+) -> None:
+    log = LOG_OF_6_12.replace("worker", "CPU")
+    found = guest.values("test_vmalloc", vmalloc(guest, log, PARAMETERS_OF_5_10), **asked)
+    assert found["cycles.worst"] == 2937675416
+    words = guest.said("loaded").split()
+    assert words[4:] == ([loaded] if loaded else [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [({"threads": 64}, "a worker on each CPU, 2, or one"), ({"pages": 4}, "has no nr_pages")],
+)
+def test_what_5_10_cannot_do_is_refused(
+    guest: Guest, asked: Mapping[str, int], message: str
+) -> None:
+    output = guest.run("test_vmalloc", vmalloc(guest, "", PARAMETERS_OF_5_10), **asked)
+    assert output.exit_status == 2
+    assert message in output.text
+    assert not (guest.root / "loaded").exists()
+
+
+def test_a_module_that_was_not_loaded_is_told(guest: Guest) -> None:
+    output = guest.run("test_vmalloc", vmalloc(guest, "", PARAMETERS_OF_6_12))
+    assert output.exit_status == 1
+    assert "no result in the kernel log: load-module: test_vmalloc.ko: Resource" in output.text
+    (guest.root / "lib/modules/1/kernel/lib/test_vmalloc.ko").unlink()
+    output = guest.run("test_vmalloc", "")
+    assert output.exit_status == 1
+    assert "there is no module test_vmalloc.ko" in output.text
+
+
+# --------------------------------------------------------------------------- mmap-writers
+
+
+def writers(guest: Guest, controllers: str = "cpuset cpu") -> str:
+    guest.file("sys/devices/system/node/node1/cpulist", "2-3\n")
+    for name in ("cgroup.controllers", "cgroup.subtree_control"):
+        guest.file(f"sys/fs/cgroup/{name}", f"{controllers}\n")
+    for name, content in (("mems", "1"), ("cpus", "2-3")):
+        guest.file(f"sys/fs/cgroup/ktrial-writers/cpuset.{name}.effective", content)
+    guest.file("bin/mmap-writers", f"#!/bin/sh\npwd > {guest.root}/cwd\necho called $*\n")
+    (guest.root / "bin/mmap-writers").chmod(0o755)
+    return ""
+
+
+def test_writers_are_confined_to_a_node_by_a_cpuset(guest: Guest) -> None:
+    output = guest.run("mmap-writers", writers(guest), node=1, writers=3, shared=True)
+    assert output.exit_status == 0, output.text
+    group = "sys/fs/cgroup/ktrial-writers"
+    assert guest.said(f"{group}/cpuset.mems") == "1\n"
+    assert guest.said(f"{group}/cpuset.cpus") == "2-3\n"
+    assert guest.said(f"{group}/cgroup.procs") == "0\n"
+    assert guest.said("sys/fs/cgroup/cgroup.subtree_control") == "+cpuset\n"
+    assert output.text.splitlines() == ["on NUMA node 1, CPUs 2-3", "called -w 3 -m 16 -n 10 -s"]
+
+
+def test_without_a_node_no_cpuset_is_asked_for(guest: Guest) -> None:
+    output = guest.run("mmap-writers", writers(guest, controllers=""))
+    assert (output.exit_status, output.text) == (0, "called -w 10 -m 16 -n 10\n")
+
+
+@pytest.mark.parametrize(
+    ("node", "controllers", "message"),
+    [(7, "cpuset", "there is no NUMA node 7"), (1, "cpu memory", "--kconfig cpusets")],
+)
+def test_a_node_or_cpusets_that_are_not_there_are_told(
+    guest: Guest, node: int, controllers: str, message: str
+) -> None:
+    output = guest.run("mmap-writers", writers(guest, controllers), node=node)
+    assert output.exit_status == 1
+    assert message in output.text
+    assert "called" not in output.text

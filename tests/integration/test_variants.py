@@ -194,6 +194,10 @@ class Bench:
     def __init__(self, bench: Workbench, fragments: Path) -> None:
         self._bench, self._folder = bench, fragments
 
+    @property
+    def bench(self) -> Workbench:
+        return self._bench
+
     def config(self, name: str) -> str:
         assert not self.make(name)
         return (self._bench.build / ".config").read_text()

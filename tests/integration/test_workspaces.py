@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import layout, objectcache, settings, tree, verify
+from pipeline import layout, objectcache, ramdisk, settings, tree, verify
 from pipeline.catalog import Catalog
 from pipeline.errors import InfraError
 from pipeline.kernelbuild import Wish
@@ -85,12 +87,22 @@ class Yard(Maker):
         return found.differing
 
     def leftovers(self) -> list[Path]:
-        return list((self.cache / "work").glob(".making-*"))
+        places = (self.cache / "work", ramdisk.own())
+        return [path for place in places for path in place.glob(".making-*")]
 
 
 def _revision(repository: Path, commit_id: str, kernel: str) -> Revision:
     tree = tree_id(repository, commit_id)
     return Revision(kernel=kernel, role=Role.PATCHED, commit=commit_id, tree_id=tree)
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place in memory of the test's own; on the disk where the host has none."""
+    shared = Path("/dev/shm") if ramdisk.is_memory(Path("/dev/shm")) else None
+    with tempfile.TemporaryDirectory(prefix="ktrial-test-", dir=shared) as folder:
+        monkeypatch.setattr(ramdisk, "SHARED", Path(folder))
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -415,6 +427,28 @@ def test_kconfig_runs_only_where_the_configuration_may_be_another(
     wish = alone.wish(there)
     assert (alone.make(wish).digest, alone.make(wish).key) == (one.digest, one.key)
     assert configured(wish)
+
+
+def test_increment_of_a_stranger_lies_in_memory_where_there_is_plenty(
+    repository: Path, yard: Yard, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not ramdisk.place(1):
+        pytest.skip("no tmpfs with enough room")
+    yard.make(yard.wish("v5.10", trusted=True))
+    there, own = change(repository, order=1), other_file(repository)
+    with ExitStack() as stack:
+        built = yard.make(yard.wish(there), stack)
+        assert built.workspace
+        assert built.workspace.is_relative_to(memory)
+        trusted = yard.make(yard.wish(own, trusted=True), stack)  # others start from that later
+        assert trusted.workspace
+        assert trusted.workspace.is_relative_to(yard.cache)
+    assert not yard.leftovers()
+    monkeypatch.setattr(ramdisk, "MOST", 0)
+    with ExitStack() as stack:
+        on_disk = yard.make(yard.wish(change(repository, order=2)), stack)
+        assert on_disk.workspace
+        assert on_disk.workspace.is_relative_to(yard.cache)
 
 
 def test_what_a_patch_has_compiled_anew_does_not_go_through_ccache(

@@ -89,6 +89,9 @@ def test_what_a_fragment_says_of_itself() -> None:
         ("# ktrial-base: tinyconf\n", "unknown base “tinyconf”"),
         ("# ktrial-base: defconfig 7\n", "a randconfig has a seed"),
         ("# ktrial-base: randconfig\n", "a randconfig has a seed"),
+        ("# ktrial-base: randconfig 1 101\n", "a randconfig has a seed"),
+        ("# ktrial-base: randconfig 1 10 10\n", "a randconfig has a seed"),
+        ("# ktrial-base: randconfig few\n", "a randconfig has a seed"),
         ("# ktrial-base: defconfig\n# ktrial-base: defconfig\n", "is there twice"),
         ("# ktrial-slower: 0.5\n", "is no such number"),
         ("# ktrial-reserves: 2\n", "is no such number"),
@@ -160,6 +163,11 @@ def test_a_base_of_its_own_takes_the_place_of_what_every_kernel_has() -> None:
     assert select(base, more, odd) == kconfig.Selection(
         base="randconfig", seed=7, fragments=(more, odd)
     )
+    few = read("# ktrial-base: randconfig 7 10\n")
+    assert select(few) == kconfig.Selection(
+        base="randconfig", seed=7, probability="10", fragments=(few,)
+    )
+    assert kconfig.seeded(few, "few@8", "8").probability == "10"
     assert kconfig.boots((base, more))
     assert not kconfig.boots((base, odd))
     with pytest.raises(UserError, match="odd and odd@8 start from different"):
@@ -181,7 +189,7 @@ def test_keys_hold_what_has_a_say_in_the_build_and_nothing_else() -> None:
     silent = read("# ktrial-only: on x86_64: why\n# ktrial-slower: 9\nCONFIG_A=y\n")
     assert kconfig.wish(silent) == "CONFIG_A=y\n"
     claims = [f"# ktrial-only: CONFIG_A {words}: why\n" for words in ("from 5.1", "to 5.1")]
-    bases = [f"# ktrial-base: randconfig {seed}\n" for seed in (1, 2)]
+    bases = [f"# ktrial-base: randconfig {seed}\n" for seed in ("1", "2", "2 10")]
     wishes = [kconfig.wish(read(f"{line}CONFIG_A=y\n")) for line in (*claims, *bases, "")]
     assert len(set(wishes)) == len(wishes)
 

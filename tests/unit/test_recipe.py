@@ -57,6 +57,8 @@ def test_configure_from_another_base() -> None:
     assert made[-1] == "allnoconfig"
     made, _, _ = ARM.configure((Path("/fragments/00-a.config"),), base="randconfig", seed=42)
     assert made[-2:] == ("KCONFIG_SEED=42", "randconfig")
+    (made,) = ARM.configure((), base="randconfig", seed=42, probability="10")
+    assert made[-3:] == ("KCONFIG_SEED=42", "KCONFIG_PROBABILITY=10", "randconfig")
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,19 @@ static void make_file(void)
 	must(close(must(open(path, O_CREAT | O_EXCL | O_RDWR, 0600), "create")), "close");
 }
 
+/* A page comes and goes with each. */
+static void do_truncate(long ops)
+{
+	make_file();
+	while (ops--) {
+		int fd = must(open(path, O_RDWR | O_TRUNC), "open");
+
+		put(fd);
+		must(close(fd), "close");
+	}
+	must(unlink(path), "unlink");
+}
+
 static void do_open(long ops)
 {
 	make_file();
@@ -377,21 +390,22 @@ static void do_futex_switch(long ops)
 
 /* ------------------------------------------------------------------ all of them */
 
-/* Operations: some 50 ms each where a guest is emulated. */
+/* Operations: some 0.1 s each where a guest is emulated, 0.3 s where something waits for RCU. */
 static const struct loop {
 	const char *name;
 	void (*run)(long ops);
 	long ops;
 } loops[] = {
-	{ "syscall", do_syscall, 100000 },
-	{ "create", do_create, 5000 },
+	{ "syscall", do_syscall, 200000 },
+	{ "create", do_create, 20000 },
+	{ "truncate", do_truncate, 10000 },
 	{ "open", do_open, 10000 },
 	{ "stat", do_stat, 20000 },
 	{ "mmap", do_mmap, 2000 },
 	{ "fault", do_fault, 16384 },
 	{ "brk", do_brk, 5000 },
-	{ "fork", do_fork, 200 },
-	{ "exec", do_exec, 100 },
+	{ "fork", do_fork, 500 },
+	{ "exec", do_exec, 200 },
 	{ "pipe", do_pipe, 20000 },
 	{ "pipe-switch", do_pipe_switch, 2000 },
 	{ "socket", do_socket, 10000 },
