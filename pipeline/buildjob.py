@@ -70,7 +70,8 @@ class Job:
         build starts from trusted ones alone, and the store knows those."""
         below = self.request.below
         folder = below.workspace if below else None
-        ours = f"{entries.TEMPORARY_PREFIX}{self.keys.group}-"
+        group = "" if self.request.across else f"{self.keys.group}-"
+        ours = f"{entries.TEMPORARY_PREFIX}{group}"
         if self.request.trusted or folder is None or not folder.name.startswith(ours):
             return None
         return folder

@@ -25,7 +25,9 @@ class BuildRequest:
     `trusted`: the source is the user's own or the distribution's, not what is on trial;
     later builds may then continue from this one's folder. `base_tree_id` is the tree whose
     folder is the best to continue from where nobody can tell how far others are. `below` is
-    the kernel under this one, of the same series: its folder is one to continue from too.
+    the kernel under this one, of the same series: its folder is one to continue from too, with
+    `across` whatever its configuration is. kbuild knows which objects depend on which symbol, but
+    nothing holds such a kernel against a clean build: it has a key of its own.
     `deadline`: seconds for configuration and compilation together; a tree that takes longer
     is a failure of that tree.
     """
@@ -42,6 +44,7 @@ class BuildRequest:
     sandboxed: bool = True
     deadline: float = DEADLINE
     below: Build | None = None
+    across: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,8 @@ class Keys:
 
     @property
     def _wishes(self) -> tuple[str, ...]:
-        return tuple(kconfig.wish(fragment) for fragment in self.request.fragments)
+        across = ("across",) if self.request.across else ()
+        return (*(kconfig.wish(fragment) for fragment in self.request.fragments), *across)
 
     @property
     def config(self) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline import cache as caches
+from pipeline import ramdisk
 from pipeline.errors import InfraError, UserError
 from pipeline.progress import Step
 from pipeline.scope import Scope
@@ -261,6 +262,7 @@ def clean(
         if dry_run or remove(entry.path, cache):
             gone.append(entry)
     if not dry_run:
+        ramdisk.sweep()
         _drop_dangling(results / "latest")
     return Freed(
         gone=tuple(gone),

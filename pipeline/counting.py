@@ -8,14 +8,13 @@ from dataclasses import replace
 from pipeline.errors import UserError
 from pipeline.model import Configuration, ProbeSpec, Scenario, WorkloadRun
 
-SUFFIX = "-counted"
 # Counts differ less from boot to boot than times do.
 BOOTS = 3
 
 
-def name(configuration: str) -> str:
-    """What the kernels of counted boots are called at a point of the kconfig axis."""
-    return f"{configuration}{SUFFIX}" if configuration else SUFFIX[1:]
+def name(configuration: str, counters: tuple[str, ...]) -> str:
+    """What the kernels with these fragments are called at a point of the kconfig axis."""
+    return "-".join(filter(None, (configuration, *counters)))
 
 
 def apart(scenario: Scenario, probes: Mapping[str, ProbeSpec]) -> Scenario:
@@ -23,7 +22,7 @@ def apart(scenario: Scenario, probes: Mapping[str, ProbeSpec]) -> Scenario:
     kernel in such a boot is configured for one.
 
     They go to the workloads that are counted; where there is none, each workload gets a counted
-    twin. Without a workload nothing is timed, and they stay.
+    twin for each of them. Without a workload nothing is timed, and they stay.
 
     Raises:
         UserError: a workload that is timed asks for such a probe itself.
@@ -44,35 +43,50 @@ def apart(scenario: Scenario, probes: Mapping[str, ProbeSpec]) -> Scenario:
 
 
 def _configured(scenario: Scenario, probes: Mapping[str, ProbeSpec]) -> Scenario:
-    """With a configuration for counted boots, where they need one."""
-    theirs = (each for run in scenario.workloads if run.counted for each in run.probes)
-    wanted = dict.fromkeys(each for probe in theirs for each in probes[probe].kconfigs)
-    more = tuple(each for each in wanted if each not in scenario.fragments)
-    if not more or any(each.counted for each in scenario.configurations):
-        return scenario
-    points = scenario.configurations or (Configuration(name="", fragments=()),)
-    counters = tuple(
-        Configuration(name=name(each.name), fragments=(*each.fragments, *more), counted=True)
-        for each in points
+    """With configurations for counted boots, where they need one."""
+    runs = tuple(
+        replace(run, counters=_counters(run, scenario, probes)) for run in scenario.workloads
     )
-    return replace(scenario, configurations=(*scenario.configurations, *counters))
+    points = tuple(each for each in scenario.configurations if not each.counted)
+    counters = {
+        name(each.name, run.counters): Configuration(
+            name=name(each.name, run.counters),
+            fragments=(*each.fragments, *run.counters),
+            counted=True,
+        )
+        for each in points or (Configuration(name="", fragments=()),)
+        for run in runs
+        if run.counters
+    }
+    return replace(scenario, workloads=runs, configurations=(*points, *counters.values()))
 
 
-def _with(scenario: Scenario, named: tuple[str, ...]) -> tuple[WorkloadRun, ...]:
+def _counters(
+    run: WorkloadRun, scenario: Scenario, probes: Mapping[str, ProbeSpec]
+) -> tuple[str, ...]:
+    wanted = (each for probe in run.probes for each in probes[probe].kconfigs)
+    missing = (each for each in wanted if each not in scenario.fragments)
+    return tuple(dict.fromkeys(missing)) if run.counted else ()
+
+
+def _with(scenario: Scenario, slow: tuple[str, ...]) -> tuple[WorkloadRun, ...]:
+    """The workloads, with `slow` probes where they are read."""
     runs = scenario.workloads
     if any(run.counted for run in runs):
         return tuple(
-            replace(run, probes=tuple(dict.fromkeys((*run.probes, *named)))) if run.counted else run
+            replace(run, probes=tuple(dict.fromkeys((*run.probes, *slow)))) if run.counted else run
             for run in runs
         )
-    twins = (
-        replace(
-            run,
-            label=run.label + SUFFIX,
-            probes=(*run.probes, *named),
-            counted=True,
-            boots=min(run.boots or scenario.boots, BOOTS),
-        )
-        for run in runs
-    )
+    twins = (_twin(run, probe, scenario) for run in runs for probe in slow)
     return (*runs, *twins)
+
+
+def _twin(run: WorkloadRun, probe: str, scenario: Scenario) -> WorkloadRun:
+    """One for each probe: what one costs would be seen by another."""
+    return replace(
+        run,
+        label=f"{run.label}-{probe}",
+        probes=(*run.probes, probe),
+        counted=True,
+        boots=min(run.boots or scenario.boots, BOOTS),
+    )

@@ -37,7 +37,7 @@ class Wish:
     `fragments`: names of those besides what every kernel of the architecture has. `trusted`: the
     user vouches for the source. `below`: the kernel under this one, of the same series and built
     in this run; a build that nobody vouches for may start from its folder. `extra`: fragments that
-    have no name, behind all others.
+    have no name, behind all others; `across`: `below` has another configuration.
     """
 
     opened: Tree
@@ -49,6 +49,7 @@ class Wish:
     log_folder: Path
     below: Build | None = None
     extra: tuple[Fragment, ...] = ()
+    across: bool = False
 
 
 def make(
@@ -191,4 +192,5 @@ class _Place:
             trusted=wish.trusted,
             sandboxed=settings.sandboxed,
             below=wish.below,
+            across=wish.across,
         )

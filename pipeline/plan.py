@@ -183,9 +183,7 @@ def _configurations(scenario: Scenario) -> tuple[str, ...]:
 def _with_counters(scenario: Scenario, configuration: str, label: str) -> str:
     """The configuration in which a workload runs at this point of the kconfig axis."""
     run = scenario.workload(label)
-    counted = counting.name(configuration)
-    there = any(each.name == counted and each.counted for each in scenario.configurations)
-    return counted if run and run.counted and there else configuration
+    return counting.name(configuration, run.counters) if run else configuration
 
 
 def _labels(scenario: Scenario) -> tuple[str, ...]:

@@ -253,7 +253,10 @@ class Workshop:
 
     def _cover_wish(self, target: Target, kernel: KernelPlan, extra: Fragment) -> kernelbuild.Wish:
         logs = self.folder.build(_cover_target(target).name, kernel.name)
-        return replace(self._wish(target, kernel), extra=(extra,), below=None, log_folder=logs)
+        mine = self._built(target, kernel)  # with other settings, but kbuild tells what they change
+        return replace(
+            self._wish(target, kernel), extra=(extra,), below=mine, across=True, log_folder=logs
+        )
 
     def _make_cover(
         self, target: Target, kernel: KernelPlan, extra: Fragment, step: Step

@@ -27,6 +27,7 @@ class WorkloadRun:
     probes: tuple[str, ...] = ()
     counted: bool = False
     boots: int = 0  # of each kernel, in place of the scenario's; 0: as that has it
+    counters: tuple[str, ...] = ()  # fragments that the kernels of a counted one have besides
 
     @property
     def name(self) -> str:

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.e2e
 
 
 def test_num_present_cpus_on_x86_64(ktrial: Ktrial) -> None:
-    ran = ktrial("run", "num_present_cpus", "--arch", "x86_64", "--boots", "1")
+    ran = ktrial("run", "num_present_cpus", "--arch", "x86_64", "--scale", "small", "--boots", "1")
     assert ran.exit_code == 0, ran.explain()
-    assert set(ran.junit.values()) == {"passed"}
+    assert all(map(_passed, ran.junit.values())), ran.junit
     # Two present CPUs of eight: 8 possible, 1 online when the early caches are made, 2 present.
     found = {
         name: values(ran, name, "kmalloc-1k.order") for name in ("base", "prerequisite", "fix")
@@ -23,7 +23,7 @@ def test_num_present_cpus_on_x86_64(ktrial: Ktrial) -> None:
     assert found == {"base": {3.0}, "prerequisite": {1.0}, "fix": {2.0}}
     assert values(ran, "base", "Slab", "during")
     assert values(ran, "fix", "Slab", "after-drop")
-    assert {row.kernel for row in rows(ran) if row.source == "hackbench"} == set(found)
+    assert {row.kernel for row in rows(ran) if row.source == "hackbench"} > set(found)
     assert ran.folder is not None
     assert (ran.folder.parent / "latest").resolve() == ran.folder.resolve()
     assert ran.out == (ran.folder / "summary.txt").read_text()
@@ -31,9 +31,14 @@ def test_num_present_cpus_on_x86_64(ktrial: Ktrial) -> None:
     _every_boot_can_be_followed(ran.folder)
 
 
+def _passed(state: str) -> bool:
+    """A trial of one boot has nothing to say."""
+    return state == "passed" or state.startswith("skipped: inconclusive: ")
+
+
 def _every_boot_can_be_followed(folder: Path) -> None:
     boots = list((folder / "cells").glob("*/*"))
-    assert len(boots) == 3
+    assert len(boots) == 5
     for boot in boots:
         for name in ("console.log", "domain.xml", "repeat.sh", "steps.sh"):
             assert (boot / name).stat().st_size > 0
@@ -45,9 +50,9 @@ def _every_boot_can_be_followed(folder: Path) -> None:
 
 
 def test_num_present_cpus_on_arm64(ktrial: Ktrial) -> None:
-    ran = ktrial("run", "num_present_cpus", "--arch", "arm64", "--boots", "1")
+    ran = ktrial("run", "num_present_cpus", "--arch", "arm64", "--scale", "small", "--boots", "1")
     assert ran.exit_code == 0, ran.explain()
-    assert set(ran.junit.values()) == {"passed"}
+    assert all(map(_passed, ran.junit.values())), ran.junit
     # arm64 sets present CPUs after kmem_cache_init(): early caches see one CPU either way.
     early = {
         name: values(ran, name, "kmalloc-1k.order") for name in ("base", "prerequisite", "fix")

@@ -193,3 +193,10 @@ def test_a_disks_system_gets_them_among_its_own_programs(built: Path, tmp_path: 
     assert (target / "usr/bin/sh").read_text() == "a shell"
     assert (target / "usr/bin/micro").read_bytes() == (built / "micro").read_bytes()
     assert (target / "usr/bin/micro").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_module_that_is_not_there_is_named(built: Path) -> None:
+    done = run(built / "load-module", "/nonexistent.ko", "loops=1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "load-module: /nonexistent.ko: No such file or directory\n"
+    assert run(built / "load-module").returncode == 2

@@ -343,3 +343,43 @@ def test_a_node_or_cpusets_that_are_not_there_are_told(
     assert output.exit_status == 1
     assert message in output.text
     assert "called" not in output.text
+
+
+# --------------------------------------------------------------------------- stress-ng
+
+# 0.15.06 of Debian 12, class vm.
+STRESS_NG = """\
+stress-ng: info:  [67] setting to a 1 second run per stressor
+stress-ng: info:  [67] userfaultfd: stressor will be skipped, userfaultfd() not supported
+stress-ng: info:  [1065] swap: cannot enable swap file on the filesystem, skipping test
+stress-ng: metrc: [67] stressor       bogo ops real time  usr time  sys time   bogo ops/s     bogo ops/s
+stress-ng: metrc: [67]                           (secs)    (secs)    (secs)   (real time) (usr+sys time)
+stress-ng: metrc: [67] munmap            19137      1.01      0.39      1.46     18897.47       10339.69
+stress-ng: metrc: [67] shm-sysv             90      1.06      0.11      1.91        84.54          44.44
+stress-ng: metrc: [67] vm                    0      1.22      0.15      2.25         0.00           0.00
+stress-ng: metrc: [67] miscellaneous metrics:
+stress-ng: metrc: [67] shm-sysv         104157.42 nanosecs per shmget call (geometic mean of 2 instances)
+stress-ng: info:  [67] successful run completed in 42.51s
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_what_lacked_something_has_no_rate_and_the_others_have(guest: Guest, status: int) -> None:
+    stress_ng(guest, status)
+    assert guest.values("stress-ng", "") == {"munmap": 18897.47, "shm-sysv": 84.54}
+
+
+@pytest.mark.parametrize("status", [1, 2, 4])
+def test_a_stressor_that_failed_fails_the_workload(guest: Guest, status: int) -> None:
+    stress_ng(guest, status)
+    assert guest.run("stress-ng", "").exit_status == status
+
+
+def stress_ng(guest: Guest, status: int) -> None:
+    guest.file("said", STRESS_NG)
+    guest.file(
+        "bin/stress-ng",
+        '#!/bin/sh\nwhile read -r line; do echo "$line"; done'
+        f" < {guest.root}/said\nexit {status}\n",
+    )
+    (guest.root / "bin/stress-ng").chmod(0o755)

@@ -3,6 +3,7 @@ and by Debian's own programs, as a disk image has them."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import struct
@@ -66,7 +67,7 @@ def guest(request: pytest.FixtureRequest, tmp_path: Path, scope: Scope) -> Guest
     if request.param == "debian":
         return Guest(tmp_path, scope, Path("/usr/bin"))
     assert BUSYBOX
-    for applet in ("sh", "awk", "cat", "grep", "ls", "od", "rm", "sort", "tr"):
+    for applet in ("sh", "awk", "cat", "grep", "ls", "nproc", "od", "rm", "sort", "tr"):
         (tmp_path / "bin" / applet).symlink_to(BUSYBOX)
     return Guest(tmp_path, scope, tmp_path / "bin")
 
@@ -351,15 +352,16 @@ def lost(guest: Guest, count: int) -> None:
 def test_function_times_start_before_and_tell_behind(guest: Guest) -> None:
     folder = tracing(guest)
     asked = "schedule vfs_read handle_softirqs x"
-    started = guest.read("func-latency", functions=asked, buffer=99)
+    started = guest.read("func-latency", functions=asked, buffer=10)
     assert (started.exit_status, started.text) == (0, "")
     assert (folder / "current_tracer").read_text() == "function_graph\n"
-    assert (folder / "buffer_size_kb").read_text() == "99\n"
+    cpus = len(os.sched_getaffinity(0))
+    assert (folder / "buffer_size_kb").read_text() == f"{10 * 1024 // cpus}\n"
     # In the kernel each name that is appended stays; what is asked for is in the order of the list.
     names = (folder / "set_ftrace_filter").read_text().split()
     assert names == ["schedule", "vfs_read.constprop.0", "handle_softirqs", "x"]
     guest.file("sys/kernel/tracing/trace", TRACE)
-    found = guest.values("func-latency", functions=asked, buffer=99)
+    found = guest.values("func-latency", functions=asked, buffer=10)
     assert found == {
         "schedule.calls": 1,
         "schedule.total": 139988,
@@ -399,9 +401,9 @@ def test_lost_events_are_no_number(guest: Guest) -> None:
     assert guest.read("func-latency", functions="schedule").exit_status == 0
     guest.file("sys/kernel/tracing/trace", TRACE)
     lost(guest, 12)
-    output = guest.read("func-latency", functions="schedule", buffer=64)
+    output = guest.read("func-latency", functions="schedule", buffer=1)
     assert output.exit_status == 1
-    assert "12 events had no room in the buffer of 64 KiB" in output.text
+    assert "12 events had no room in the buffer of 1 MiB" in output.text
 
 
 DMESG = """\

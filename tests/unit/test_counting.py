@@ -45,17 +45,27 @@ def test_a_slow_probe_gets_a_counted_twin_with_its_own_kernels() -> None:
     assert found.probes == ("slab-memory",)
     assert [(run.label, run.counted, run.probes) for run in found.workloads] == [
         ("hackbench", False, ()),
-        ("hackbench-counted", True, ("slub-stats",)),
+        ("hackbench-slub-stats", True, ("slub-stats",)),
     ]
     cells = {cell.workload: cell for cell in plan.cells(found)}
     assert cells["hackbench"].configuration == ""
-    assert cells["hackbench-counted"].configuration == "counted"
-    assert plan.configuration(found, "counted").fragments == ("slub-stats",)
+    assert cells["hackbench-slub-stats"].configuration == "slub-stats"
+    assert plan.configuration(found, "slub-stats").fragments == ("slub-stats",)
     assert plan.probes_in(found, cells["hackbench"]) == ("slab-memory",)
-    assert plan.probes_in(found, cells["hackbench-counted"]) == ("slab-memory", "slub-stats")
+    assert plan.probes_in(found, cells["hackbench-slub-stats"]) == ("slab-memory", "slub-stats")
     boots = plan.make(found).boots
     assert len({b.block for b in boots if b.cell.workload == "hackbench"}) == 5
     assert len({b.block for b in boots if b.cell.workload != "hackbench"}) == counting.BOOTS
+
+
+def test_each_slow_probe_has_boots_of_its_own() -> None:
+    both = {**PROBES, "func-latency": probe("func-latency", slows=True, kconfigs=("ftrace",))}
+    found = counting.apart(scenario(probes=("slub-stats", "func-latency")), both)
+    assert {(c.workload, c.configuration) for c in plan.cells(found)} == {
+        ("hackbench", ""),
+        ("hackbench-slub-stats", "slub-stats"),
+        ("hackbench-func-latency", "ftrace"),
+    }
 
 
 def test_doing_it_twice_changes_nothing() -> None:
@@ -68,9 +78,9 @@ def test_a_point_of_the_kconfig_axis_has_its_own_counters() -> None:
     found = made(probes=("slub-stats",), configurations=points)
     assert {(c.workload, c.configuration) for c in plan.cells(found)} == {
         ("hackbench", "debug"),
-        ("hackbench-counted", "debug-counted"),
+        ("hackbench-slub-stats", "debug-slub-stats"),
     }
-    assert plan.configuration(found, "debug-counted").fragments == ("lockups", "slub-stats")
+    assert plan.configuration(found, "debug-slub-stats").fragments == ("lockups", "slub-stats")
     assert [each.configuration for each in plan.builds(found).targets] == ["debug"]
 
 
@@ -104,6 +114,6 @@ def test_a_trial_is_a_case_only_where_it_has_something_to_compare() -> None:
         cell.workload: [each.name for each in trials.in_cell(found, cell)]
         for cell in plan.cells(found)
     }
-    assert by_workload == {"hackbench": ["times"], "hackbench-counted": ["counts"]}
+    assert by_workload == {"hackbench": ["times"], "hackbench-slub-stats": ["counts"]}
     names = [slot.id for slot in slots.slots(plan.make(found)) if slot.what is slots.What.TRIAL]
     assert len(names) == 2 * 1  # one kernel on trial

@@ -201,3 +201,33 @@ def test_options_of_the_machine_are_given_to_qemu_as_they_are() -> None:
     assert after(domain.by_hand(given), "-machine") == ["virt,gic-version=3,its=off"]
     elsewhere = replace(spec("x86_64", "smp2"), shape=shape)
     assert not after(domain.extra_arguments(elsewhere), "-machine")
+
+
+# --------------------------------------------------------------------------- deterministic
+
+
+@pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
+def test_nothing_in_a_deterministic_guest_differs_from_boot_to_boot(architecture: str) -> None:
+    given = replace(spec(architecture, "smp1"), deterministic=True, network=False)
+    check_golden(f"domain-{architecture}-smp1-deterministic.xml", domain.render(given))
+    other = replace(given, name="other", uuid=str(uuid.UUID(int=8)))
+    assert domain.extra_arguments(given) == domain.extra_arguments(other)
+    words = domain.by_hand(given)
+    assert words == domain.by_hand(other)
+    assert "rng" not in " ".join(words)
+    for option in ("-icount", "-rtc", "-seed", "-uuid"):
+        assert words.count(option) == 1
+    (arguments,) = after(words, "-append")
+    assert "nokaslr norandmaps random.trust_cpu=off" in arguments
+
+
+def test_a_deterministic_cpu_makes_no_random_numbers() -> None:
+    def cpu(architecture: str, shape: str) -> domain.CpuModel:
+        return domain.cpu_model(replace(spec(architecture, shape), deterministic=True))
+
+    assert cpu("x86_64", "smp1").options == "-rdrand,-rdseed"
+    assert cpu("x86_64", "smt").options.endswith("-monitor,-rdrand,-rdseed")
+    assert cpu("aarch64", "smp1").name == "neoverse-n1"
+    other = replace(spec("x86_64", "smp1"), deterministic=True)
+    plain = replace(other.architecture, cpu={"tcg": "max"})  # a user's own, without the key
+    assert domain.cpu_model(replace(other, architecture=plain)).name == "max"

@@ -62,6 +62,8 @@ def test_the_first_scenario_on_its_own_tree() -> None:
         ("base", Role.BASE, None),
         ("prerequisite", Role.PREREQUISITE, None),
         ("fix", Role.PATCHED, "prerequisite"),
+        ("min-objects-36", Role.PATCHED, None),
+        ("revert", Role.PATCHED, "prerequisite"),
     ]
     assert found.variant == ""
     assert found.workloads[0].parameters["loops"] == 100
@@ -75,7 +77,8 @@ def test_a_variant_is_taken_from_its_version_on(version: str, variant: str) -> N
     found = resolve(SHELF.scenarios["num_present_cpus"], version)
     assert found.variant == variant
     names = [kernel.name for kernel in found.kernels]
-    assert names == (["base", "online", "possible"] if variant else ["base", "prerequisite", "fix"])
+    assert names == ["base", "prerequisite", "fix", "min-objects-36", "revert"]
+    assert bool(found.notes) == bool(variant)
 
 
 @pytest.mark.parametrize(
