@@ -162,6 +162,18 @@ def test_line_that_is_compiled_out(bench: Bench) -> None:
     assert change(ran)["kind"] == "only line numbers"
 
 
+def test_line_that_is_compiled_out_is_compiled_by_one_more_configuration(bench: Bench) -> None:
+    condition = "#ifdef CONFIG_SLAB_FREELIST_HARDENED\n"
+    ran = bench.build("cover", {SLUB: (condition, condition + HERE + "/* cover */\n")}, "--cover")
+    ((where, covered),) = ran.result["run"]["evidence"]["covered"]
+    assert where[0] == "x86_64"
+    assert (covered["problem"], covered["lost"]) == ("", [])
+    assert covered["cover"]["symbols"] == {"CONFIG_SLAB_FREELIST_HARDENED": "y"}
+    (file,) = covered["examination"]["files"]
+    assert len(file["compiled"]) == 1
+    assert "no target compiles" not in ran.out
+
+
 @pytest.mark.full
 def test_line_under_numa_without_numa(bench: Bench) -> None:
     """A configuration of its own: a clean build of its base, where the cache has none."""

@@ -89,9 +89,7 @@ def test_slabs_that_the_statistics_passed_over_are_counted(ktrial: Ktrial, tree:
         handed = counts(ran, kernel, "total.free_add_partial")
         assert len(tail) == len(handed) == 2  # boots
         assert min(handed) > 0
-        assert all(
-            all_at_tail >= by_cpus for all_at_tail, by_cpus in zip(tail, handed, strict=True)
-        )
+        assert all(every >= by_cpu for every, by_cpu in zip(tail, handed, strict=True))
         assert values(ran, kernel, "rate-16", "workload")
         assert values(ran, kernel, "time", "workload")
 

@@ -157,3 +157,22 @@ def test_a_folder_too_long_for_the_linkers_path_is_refused(root: Path) -> None:
 def test_a_portable_program_that_is_not_there_is_named(root: Path) -> None:
     with pytest.raises(InfraError, match="demon is in none"):
         rootfs.portable(root, "demon", "k")
+
+
+def test_a_program_of_our_own_is_taken_before_one_of_the_packages(
+    root: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    write(own, b"compiled")
+    found = rootfs.entries(
+        root,
+        programs=("daemon", "echo"),
+        keep=(),
+        remove=(),
+        overlays=(),
+        own={"daemon": own, "echo": own},
+    )
+    entries = {entry.path: entry for entry in found}
+    assert entries["bin/daemon"].data == entries["bin/echo"].data == b"compiled"
+    assert entries["bin/daemon"].mode == entries["bin/echo"].mode == stat.S_IFREG | 0o755
+    assert not [path for path in entries if ".so" in path]
