@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from pipeline import ramdisk
 from pipeline.cache import is_locked
 
 HERE = Path(__file__).resolve().parent
@@ -161,7 +162,8 @@ class Ktrial:
         left = [f"QEMU {pid}" for pid in self.qemus()]
         left += [str(path) for path in self.runtime.glob("*")]
         # Another run may share the cache: what it is making is locked.
-        made = [*(CACHE / "tmp").glob("*"), *CACHE.glob("*/.making-*")]
+        places = (*CACHE.glob("*/.making-*"), *ramdisk.own().glob(".making-*"))
+        made = [*(CACHE / "tmp").glob("*"), *places]
         return left + [str(path) for path in made if path.exists() and not is_locked(path)]
 
 

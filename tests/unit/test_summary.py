@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline import figures, summary, tables
-from pipeline.model import Better, Outcome, Phase, Run, Sample, Table
+from pipeline.model import Better, Build, Outcome, Phase, Run, Sample, Table
 from tests import reports, runs
 from tests.unit.golden import check_golden
 
@@ -211,3 +211,24 @@ def test_builds_of_two_configurations_are_told_apart() -> None:
     text = summary.render(runs.run(made, runs.good_evidence(made)))
     for target in ("x86_64.plain", "x86_64.debug"):
         assert f"build of fix for {target}: increment on base, 7.2 s, gcc" in text
+
+
+def test_what_a_reader_of_times_must_know_of_the_configuration() -> None:
+    made = runs.plan(runs.scenario())
+    evidence = runs.good_evidence(made)
+    facts = {"optimisation": "-O2", "NR_CPUS": "64", "preemption": "none"}
+
+    def text(**of: dict[str, str]) -> str:
+        builds = {
+            key: replace(it, facts=of.get(key[1], facts)) if isinstance(it, Build) else it
+            for key, it in evidence.builds.items()
+        }
+        return summary.render(runs.run(made, replace(evidence, builds=builds)))
+
+    line = "configuration for x86_64: optimisation -O2, NR_CPUS 64, preemption none"
+    assert text().count(line) == 1
+    other = text(fix=facts | {"preemption": "full"})
+    (told,) = (each for each in other.splitlines() if "differs between" in each)
+    assert told.startswith("!! preemption differs between the kernels for x86_64: ")
+    assert "fix: full" in told
+    assert "base: none" in told
