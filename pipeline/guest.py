@@ -95,6 +95,11 @@ class Handle:
         """How much of its host's CPUs the machine has had. InfraError where nobody tells."""
         raise NotImplementedError
 
+    def waited_seconds(self) -> float:
+        """How long its vCPUs were ready to run on the host and had no CPU, added up. InfraError
+        where nobody tells."""
+        raise NotImplementedError
+
     # What events do. Each raises InfraError where libvirt or QEMU refuses, or is gone.
 
     def qmp(self, command: str, **arguments: object) -> Any:

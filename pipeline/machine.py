@@ -98,6 +98,10 @@ class DomainHandle(Handle):
         with self._asked("libvirt does not tell the CPU time") as what:
             return float(what.info()[4]) / 1e9
 
+    def waited_seconds(self) -> float:
+        threads = [each["thread-id"] for each in self.qmp("query-cpus-fast")]
+        return sum(map(_waited, threads))
+
     def qmp(self, command: str, **arguments: object) -> Any:
         import libvirt_qemu  # noqa: PLC0415
 
@@ -143,3 +147,11 @@ class DomainHandle(Handle):
 def _live() -> int:
     libvirt: Any = load_libvirt()
     return int(libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+
+def _waited(thread: int) -> float:
+    """Seconds on a run queue: the second number, in ns (Documentation/scheduler/sched-stats.rst)."""
+    try:
+        return int(Path(f"/proc/{thread}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError) as error:
+        raise InfraError(f"the host does not tell how long QEMU waited: {error}") from error

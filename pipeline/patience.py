@@ -41,10 +41,11 @@ BOOT: Mapping[str, Limit] = {"kvm": Limit(seconds=60.0), "tcg": Limit(seconds=24
 SILENCE: Mapping[str, Limit] = {"kvm": Limit(seconds=15.0), "tcg": Limit(seconds=40.0, each=1.0)}
 
 
-# On a host with so many times its load, a guest that has had less than this share of the CPUs
-# that it could use was starved: nothing is known of its kernel.
+# On a host with so many times its load, a guest that waited for a CPU for this share of the time or
+# more, and longer than it had one, was starved: nothing is known of its kernel. One that hangs with
+# its vCPUs halted waits for nothing.
 CROWDED = 2.0
-FAIR_SHARE = 0.5
+WAITING = 0.25
 
 
 def boot_seconds(accelerator: Accelerator, shape: GuestShape) -> float:
@@ -93,12 +94,11 @@ def _starved(guest: Guest) -> str:
     """Whether the host kept a guest from getting ready, in words; "" where that is not so."""
     crowding, passed = host.crowding(), time.time() - guest.started
     with suppress(InfraError):
-        had = guest.machine.cpu_seconds()
-        usable = passed * min(guest.spec.shape.vcpus, host.cpu_count())
-        if crowding >= CROWDED and had < FAIR_SHARE * usable:
+        had, waited = guest.machine.cpu_seconds(), guest.machine.waited_seconds()
+        if crowding >= CROWDED and waited > max(had, WAITING * passed):
             return (
                 "the host is too busy to tell whether the guest hangs; "
-                f"it has at least {crowding:.0f} times its load, and gave the guest {had:.0f} s "
-                f"of CPU time in {passed:.0f} s"
+                f"it has at least {crowding:.0f} times its load, gave the guest {had:.0f} s "
+                f"of CPU time in {passed:.0f} s, and let it wait for {waited:.0f} s"
             )
     return ""

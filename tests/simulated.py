@@ -42,6 +42,7 @@ class Machine(Handle):
     blind: bool = False
     version: tuple[int, int] = (10, 0)  # QEMU's
     cpu: float = 0.0  # seconds that it had
+    waited: float = 0.0  # seconds that it waited for a CPU
     limp: bool = True
     counted: int = SHAPE.vcpus
     plugged: set[int] = field(default_factory=lambda: set(range(SHAPE.vcpus)))
@@ -59,6 +60,9 @@ class Machine(Handle):
 
     def cpu_seconds(self) -> float:
         return self.cpu
+
+    def waited_seconds(self) -> float:
+        return self.waited
 
     def monitor(self, command: str) -> str:  # noqa: ARG002
         return ""

@@ -136,6 +136,7 @@ def test_silence(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
     with hypervisor.guest(player(tmp_path, b"[    0.1] so far\r\n"), scope=scope) as guest:
         end = guest.wait_ready(scope, silence=2)
         assert 0 < guest.machine.cpu_seconds() < 60
+        assert 0 <= guest.machine.waited_seconds() < 600
     assert end is not None
     assert end.stop is Stop.HANG
 

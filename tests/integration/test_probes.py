@@ -218,6 +218,10 @@ lock_stat version 0.4
            &mm->mmap_lock-R:  0 0 0.00 0.00 0.00 0.00 5 50 0.2 3.0 50.0 1.0
            (wq_completion)ext4/1:  0 0 0.00 0.00 0.00 0.00 1 3 0.2 3.0 50.0 1.0
            rcu_node_0/1:  0 0 0.00 0.00 0.00 0.00 1 4 0.2 3.0 50.0 1.0
+           sb_writers#12/1-R:  0 0 0.00 0.00 0.00 0.00 1 40 0.2 3.0 50.0 1.0
+           sb_writers#2-R:  0 0 0.00 0.00 0.00 0.00 1 60 0.2 3.0 50.0 1.0
+           rcu_read_lock-R:  0 0 0.00 0.00 0.00 0.00 1 72537 0.2 3.0 50.0 1.0
+           tk_core.seq.seqcount-R:  0 0 0.00 0.00 0.00 0.00 1 4551 0.2 3.0 50.0 1.0
            rcu_node_0:  0 1 0.00 0.00 0.00 0.00 1 6 0.2 3.0 50.0 1.0
 """
 
@@ -233,9 +237,15 @@ def test_lock_counters_add_up_classes_of_one_name(guest: Guest) -> None:
         "&mm->mmap_lock-R.contentions": 0,
         "(wq_completion)ext4.acquisitions": 3,
         "(wq_completion)ext4.contentions": 0,
+        "sb_writers-R.acquisitions": 100,
+        "sb_writers-R.contentions": 0,
+        "rcu_read_lock-R.acquisitions": 72537,
+        "rcu_read_lock-R.contentions": 0,
+        "tk_core.seq.seqcount-R.acquisitions": 4551,
+        "tk_core.seq.seqcount-R.contentions": 0,
         "rcu_node_0.acquisitions": 10,
         "rcu_node_0.contentions": 1,
-        "total.acquisitions": 5000020534,
+        "total.acquisitions": 5000020631,
         "total.contentions": 11,
     }
     some = guest.values("lock-counters", locks="list_lock")

@@ -41,13 +41,19 @@ def test_emulated_guests_are_given_more_time_for_each_vcpu(
 
 
 @pytest.mark.parametrize(
-    ("per_core", "cpu", "stop"),
-    [(30.0, 0.0, Stop.INFRA), (30.0, 1e6, Stop.HANG), (1.0, 0.0, Stop.HANG)],
+    ("per_core", "cpu", "waited", "stop"),
+    [
+        (30.0, 1.0, 1e6, Stop.INFRA),
+        (30.0, 1e6, 1e3, Stop.HANG),  # it had what there was
+        (30.0, 0.0, 0.0, Stop.HANG),  # it asked for nothing: its vCPUs are halted
+        (1.0, 1.0, 1e6, Stop.HANG),
+    ],
 )
 def test_a_guest_that_its_host_starved_is_not_called_dead(
     *,
     per_core: float,
     cpu: float,
+    waited: float,
     stop: Stop,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -56,7 +62,7 @@ def test_a_guest_that_its_host_starved_is_not_called_dead(
     load(monkeypatch, per_core)
     monkeypatch.setattr(patience, "SILENCE", {"tcg": patience.Limit(seconds=0.02)})
     made = simulated(tmp_path)
-    made.machine.cpu = cpu
+    made.machine.cpu, made.machine.waited = cpu, waited
     end = patience.until_ready(made.kernel.guest, scope)
     assert end is not None
     assert end.stop is stop
