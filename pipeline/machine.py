@@ -150,7 +150,7 @@ def _live() -> int:
 
 
 def _waited(thread: int) -> float:
-    """Seconds on a run queue: the second number, in ns (Documentation/scheduler/sched-stats.rst)."""
+    """Seconds on a run queue: the second number (Documentation/scheduler/sched-stats.rst)."""
     try:
         return int(Path(f"/proc/{thread}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError) as error:
