@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 
 from pipeline import cache as entries
-from pipeline import compiler, sandbox
+from pipeline import compiler, ramdisk, sandbox
 from pipeline.buildjob import Alike, Job, LayOut, never
 from pipeline.buildkeys import BuildRequest, Keys
 from pipeline.errors import InfraError
@@ -92,6 +92,7 @@ def build_kernel(
         InfraError: host tools, sandbox or disk space are missing, or the deadline passed; the
             message names what and the hint how to get it.
     """
+    ramdisk.sweep()  # of runs that were killed; folders on a disk may wait for the next of a group
     if built := job.cached():
         return built
     if prepare is not None:

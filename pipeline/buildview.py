@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline import coverview, text
+from pipeline import coverview, imagesize, text
 from pipeline.model import Build, ChangeKind, Run
 
 SHOWN = 8  # names in a row
@@ -14,6 +14,7 @@ def lines(run: Run) -> Iterator[str]:
     """Everything about builds, in the order in which a reader asks for it."""
     yield from _builds(run)
     yield from _identical(run)
+    yield from _sizes(run)
     yield from _changes(run)
     yield from coverview.lines(run.evidence.examinations, run.evidence.covered)
     yield from _checks(run)
@@ -54,6 +55,14 @@ def _identical(run: Run) -> Iterator[str]:
                 f"!! {kernel} for {target} is bit for bit the same as {found.below}: "
                 "the series changes nothing there, and nothing of it was booted"
             )
+
+
+def _sizes(run: Run) -> Iterator[str]:
+    for (target, kernel), found in run.evidence.comparisons.items():
+        if found.growth:
+            sizes, *symbols = imagesize.lines(found.growth, most=SHOWN)
+            yield f"{kernel} against {found.below} for {target}: {sizes}"
+            yield from symbols
 
 
 def _changes(run: Run) -> Iterator[str]:

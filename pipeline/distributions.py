@@ -16,6 +16,18 @@ STARS = 40
 ROWS = 20  # of a profile, where the table does not say
 BUCKET = re.compile(r"(?P<name>.+):(?P<low>\d+)ns\.calls")
 SHARE = ".share"
+TICKS = "total.ticks"  # what the shares are of
+
+
+def layout_of(found: Numbers) -> str:
+    """The layout that these numbers ask for; "" for none of ours."""
+    if any(map(BUCKET.fullmatch, found.metrics)):
+        return "histogram"
+    return "profile" if all(map(_is_of_a_profile, found.metrics)) else ""
+
+
+def _is_of_a_profile(metric: str) -> bool:
+    return metric.endswith(SHARE) or metric == TICKS
 
 
 def histograms(found: Numbers, kernels: Sequence[str], phases: Sequence[Phase]) -> list[str]:

@@ -43,7 +43,7 @@ SILENCE: Mapping[str, Limit] = {"kvm": Limit(seconds=15.0), "tcg": Limit(seconds
 
 # On a host with so many times its load, a guest that waited for a CPU for this share of the time or
 # more, and longer than it had one, was starved: nothing is known of its kernel. One that hangs with
-# its vCPUs halted waits for nothing.
+# its vCPUs halted waits for nothing; one that spins has had as much as it would on an idle host.
 CROWDED = 2.0
 WAITING = 0.25
 
@@ -95,7 +95,9 @@ def _starved(guest: Guest) -> str:
     crowding, passed = host.crowding(), time.time() - guest.started
     with suppress(InfraError):
         had, waited = guest.machine.cpu_seconds(), guest.machine.waited_seconds()
-        if crowding >= CROWDED and waited > max(had, WAITING * passed):
+        spec = guest.spec
+        enough = SILENCE[spec.accelerator.name].of(spec.shape) * spec.slower
+        if crowding >= CROWDED and had < enough and waited > max(had, WAITING * passed):
             return (
                 "the host is too busy to tell whether the guest hangs; "
                 f"it has at least {crowding:.0f} times its load, gave the guest {had:.0f} s "

@@ -72,7 +72,7 @@ def _default_table(found: Numbers) -> Table:
     columns = dict.fromkeys(metric.rpartition(".")[2] for metric in found.metrics)
     return Table(
         title=found.source,
-        layout="per-key" if keyed else "per-phase",
+        layout=distributions.layout_of(found) or ("per-key" if keyed else "per-phase"),
         source=found.source,
         columns=tuple(columns) if keyed else (),
         only_changed=keyed and len(kernels) > 1,

@@ -16,6 +16,7 @@ from pipeline import (
     coverage,
     estimate,
     examine,
+    imagesize,
     kconfig,
     kernelbuild,
     nodes,
@@ -38,6 +39,7 @@ from pipeline.model import (
     Covered,
     Examination,
     Fragment,
+    Growth,
     KernelPlan,
     Plan,
     Revision,
@@ -171,7 +173,9 @@ class Workshop:
         its = self._built(target, self.kernels[job.below])
         if mine is None or its is None:
             return None
-        return Comparison(below=job.below, identical=_same(mine, its))
+        same = _same(mine, its)
+        growth = None if same else _growth(its, mine)
+        return Comparison(below=job.below, identical=same, growth=growth)
 
     def _bench(
         self, target: Target, kernel: KernelPlan, step: Step, *, copy: bool
@@ -349,6 +353,15 @@ class Workshop:
             self._bench(target, kernel, step, copy=True) as bench,
         ):
             return programs.build(bench, run.spec.programs, run.parameters, name=job.name)
+
+
+def _growth(below: Build, kernel: Build) -> Growth | None:
+    """None where a vmlinux is not there any more, or cannot be read."""
+    try:
+        before, after = (imagesize.read(each.vmlinux.read_bytes()) for each in (below, kernel))
+    except (OSError, ValueError):
+        return None
+    return imagesize.growth(before, after)
 
 
 def _same(one: Build, other: Build) -> bool:

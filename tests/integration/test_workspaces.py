@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import cache as entries
 from pipeline import layout, objectcache, ramdisk, settings, tree, verify
 from pipeline.catalog import Catalog
 from pipeline.errors import InfraError
@@ -449,6 +450,17 @@ def test_increment_of_a_stranger_lies_in_memory_where_there_is_plenty(
         on_disk = yard.make(yard.wish(change(repository, order=2)), stack)
         assert on_disk.workspace
         assert on_disk.workspace.is_relative_to(yard.cache)
+
+
+def test_what_a_killed_run_left_in_memory_goes_with_the_next(yard: Yard) -> None:
+    place = ramdisk.place(1)
+    if place is None:
+        pytest.skip("no tmpfs with enough room")
+    yard.make(yard.wish("v5.10", trusted=True))
+    with entries.making(place, "group") as alive:  # which sweeps too
+        (place / ".making-group-dead").mkdir()
+        assert yard.make(yard.wish("v5.10", trusted=True)).how == "cached"
+        assert yard.leftovers() == [alive]
 
 
 def test_what_a_patch_has_compiled_anew_does_not_go_through_ccache(

@@ -61,6 +61,16 @@ def test_a_profile_is_sorted_by_the_largest_share_and_tells_the_difference() -> 
     ]
 
 
+def test_numbers_that_no_table_names_get_the_layout_that_they_ask_for() -> None:
+    def of(*metrics: str) -> str:
+        values = {("base", AFTER, metric): (1.0,) for metric in metrics}
+        return distributions.layout_of(Numbers(source="x", values=values, units={}))
+
+    assert of("vfree.calls", "vfree:64ns.calls") == "histogram"
+    assert of("total.ticks", "vfree.share") == "profile"
+    assert of("kmalloc-64.objects", "vfree.share") == ""
+
+
 def test_what_was_measured_several_times_in_a_boot_is_averaged_first() -> None:
     plan = runs.plan()
     boot = plan.boots[0]

@@ -43,7 +43,8 @@ def test_emulated_guests_are_given_more_time_for_each_vcpu(
 @pytest.mark.parametrize(
     ("per_core", "cpu", "waited", "stop"),
     [
-        (30.0, 1.0, 1e6, Stop.INFRA),
+        (30.0, 0.01, 1e6, Stop.INFRA),
+        (30.0, 1.0, 1e6, Stop.HANG),  # more than the limit of 0.02 s: it spins
         (30.0, 1e6, 1e3, Stop.HANG),  # it had what there was
         (30.0, 0.0, 0.0, Stop.HANG),  # it asked for nothing: its vCPUs are halted
         (1.0, 1.0, 1e6, Stop.HANG),
