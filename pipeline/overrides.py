@@ -105,15 +105,19 @@ def pattern(option: str, text: str) -> CellPattern:
 
 
 def _pairs(where: str, text: str) -> dict[str, Scalar]:
-    found: dict[str, Scalar] = {}
+    found: dict[str, str] = {}
     for pair in filter(None, text.split(",")):
         key, equals, value = pair.partition("=")
-        if not equals:
+        if not equals and not found:
             raise UserError(f"{where}: “{pair}” has no value", hint="write KEY=VALUE")
-        if key in found:
+        if not equals:  # sizes=64,1024 is one value
+            last = next(reversed(found))
+            found[last] += f",{pair}"
+        elif key in found:
             raise UserError(f"{where}: “{key}” is there twice")
-        found[key] = _scalar(value)
-    return found
+        else:
+            found[key] = value
+    return {key: _scalar(value) for key, value in found.items()}
 
 
 def _scalar(text: str) -> Scalar:

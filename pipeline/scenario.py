@@ -254,7 +254,8 @@ def checked(scenario: Scenario, shelf: Catalog) -> Scenario:
     for name in scenario.probe_parameters:
         catalog.pick("probe (probe_parameters)", name, shelf.probes)
     if "/" not in scenario.image:  # what a disk of the user's holds, nobody knows
-        _check_programs(scenario, catalog.pick("image", scenario.image, shelf.images), probes)
+        catalog.pick("image", scenario.image, shelf.images)
+        _check_programs(scenario, shelf.images, probes)
     for run in scenario.workloads:
         if run.label in (*scenario.probes, *run.probes):
             raise UserError(f"“{run.label}” is a probe and a workload", hint="give it a label")
@@ -269,14 +270,18 @@ def checked(scenario: Scenario, shelf: Catalog) -> Scenario:
     )
 
 
-def _check_programs(scenario: Scenario, recipe: ImageRecipe, probes: Sequence[ProbeSpec]) -> None:
+def _check_programs(
+    scenario: Scenario, images: Mapping[str, ImageRecipe], probes: Sequence[ProbeSpec]
+) -> None:
+    recipe = images[scenario.image]
     needs = {need: run.label for run in scenario.workloads for need in run.spec.needs}
     needs |= {need: probe.name for probe in probes for need in probe.needs}
     for need, wanted_by in needs.items():
         if need not in recipe.programs:
+            others = [name for name, each in images.items() if need in each.programs]
             raise UserError(
                 f"{wanted_by} needs {need}, which image “{recipe.name}” does not have",
-                hint="name another image with --image",
+                hint=f"--image {others[0]} has it" if others else "no image has it",
             )
 
 

@@ -31,6 +31,11 @@ def test_an_event_that_is_none(text: str, words: str) -> None:
         overrides.event(text)
 
 
+def test_a_list_is_one_value() -> None:
+    entry = overrides.workload_entry("netperf:sizes=64,1024,seconds=1,clients=2")
+    assert entry.parameters == {"sizes": "64,1024", "seconds": 1, "clients": 2}
+
+
 def test_cells_are_named_by_their_axes() -> None:
     wanted = CellPattern(architecture="aarch64", guest="smp8")
     assert overrides.pattern("--exclude", "arch=aarch64,guest=smp8") == wanted
