@@ -9,6 +9,7 @@ from tests.e2e.conftest import TREE, Ktrial, Ran
 
 pytestmark = pytest.mark.e2e
 
+FAULTS = ("failure", "error")
 ALL = sorted(path.stem for path in (guests.SHARE / "guests").glob("*.toml"))
 
 
@@ -23,6 +24,8 @@ def one_run(ktrial: Ktrial, *, tree: str, architecture: str) -> Ran:
 
 def each_is_its_shape(ran: Ran, architecture: str) -> None:
     """A case `shape` of each cell; where the host is too small it is skipped with that cause."""
+    wrong = {name: state for name, state in ran.junit.items() if state.startswith(FAULTS)}
+    assert not wrong, wrong
     assert ran.exit_code == 0, ran.explain()
     states = {case: state for case, state in ran.junit.items() if case.endswith("/shape")}
     for name in ALL:
