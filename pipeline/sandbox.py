@@ -235,8 +235,9 @@ def run(
             watch=guard.look,
             pass_fds=guard.descriptors,
         )
-        ended = done.ok or done.timed_out or done.stopped
-        return done if ended else replace(done, stopped=guard.refused())
+        # Also where it ended well: a shell that goes past what it cannot fork does.
+        stopped = done.timed_out or done.stopped
+        return done if stopped else replace(done, stopped=guard.refused())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ class Watch:
 
     @property
     def refused(self) -> str:
-        """What a command that failed had been refused, between one look and the next."""
+        """What a command had been refused, between one look and the next."""
         return self._too_many if self._cap.reached else ""
 
     def look(self) -> str:

@@ -74,6 +74,13 @@ class Lab:
         self.below = built
         return built
 
+    def forget(self) -> None:
+        """Let go of all builds, and lose them; what ccache has stays."""
+        self.stack.close()
+        self.below = None
+        for name in ("builds", "work"):
+            shutil.rmtree(self.folder / "cache" / name)
+
     @contextmanager
     def bench(self, built: Build, revision: str) -> Iterator[Workbench]:
         with build.opened(
@@ -164,9 +171,7 @@ def test_ccache_repeats_what_the_compiler_said(lab: Lab) -> None:
         pytest.skip("ccache is not installed")
     revision = lab.prepend(WARNS.format("cached"))
     first = lab.build(revision, trusted=True)
-    lab.stack.close()
-    for name in ("builds", "work"):
-        shutil.rmtree(lab.folder / "cache" / name)
+    lab.forget()
     again = lab.build(revision, trusted=True, name="again")
     assert again.how == "clean build"
     stats = subprocess.run(
