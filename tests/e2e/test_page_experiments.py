@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.conftest import HERE, Ktrial, Ran
+from tests.e2e.conftest import HERE, Ktrial, Ran, rows
 
 pytestmark = pytest.mark.e2e
 
 SHARE = ("--share", str(HERE / "share"))
 
 
-def values(ran: Ran, kernel: str, source: str) -> dict[str, set[float]]:
-    """metric -> its values in all boots of a kernel."""
-    found: dict[str, set[float]] = {}
-    for boot in ran.result["run"]["evidence"]["boots"]:
-        for sample in boot["samples"]:
-            if boot["boot"]["kernel"] == kernel and sample["source"] == source:
-                found.setdefault(sample["metric"], set()).add(sample["value"])
-    return found
+def numbers(ran: Ran, kernel: str, label: str) -> list[float]:
+    """Of how many nodes a workload told, boot by boot."""
+    return [
+        row.value
+        for row in rows(ran)
+        if (row.kernel, row.source, row.metric) == (kernel, label, "nr_vmap_nodes")
+    ]
 
 
 def test_vmalloc_has_as_many_nodes_as_cpus_and_128_at_most(ktrial: Ktrial) -> None:
@@ -29,14 +28,14 @@ def test_vmalloc_has_as_many_nodes_as_cpus_and_128_at_most(ktrial: Ktrial) -> No
     assert ran.exit_code == 0, ran.explain()
     assert set(ran.junit.values()) == {"passed"}, ran.junit
     for label, count in (("nodes", 4), ("nodes-one-cpu", 1), ("nodes-beyond-128", 128)):
-        assert values(ran, "nodes", label) == {"nr_vmap_nodes": {count}}
-        assert values(ran, "one-node", label) == {"nr_vmap_nodes": {1}}
+        assert numbers(ran, "nodes", label) == [count]
+        assert numbers(ran, "one-node", label) == [1]
 
 
 def test_other_numbers_of_nodes_are_failures(ktrial: Ktrial) -> None:
     ran = ktrial("run", "vmap-nodes", *SHARE)
     assert ran.exit_code == 1, ran.explain()
-    assert values(ran, "endless", "nodes") == {"nr_vmap_nodes": {2, 144}}
+    assert sorted(numbers(ran, "endless", "nodes")) == [2, 144]
     wrong = [name for name, state in ran.junit.items() if state != "passed"]
     assert len(wrong) == 2, ran.junit
     assert all(".endless/" in name and name.endswith("/nodes") for name in wrong), wrong
