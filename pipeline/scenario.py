@@ -227,8 +227,6 @@ def override(scenario: Scenario, wanted: Overrides, *, shelf: Catalog, bind: Bin
         probes=wanted.probes or scenario.probes,
         boots=wanted.boots or scenario.boots,
         configurations=_configurations(wanted.configurations) or scenario.configurations,
-        include=wanted.include or scenario.include,
-        exclude=wanted.exclude or scenario.exclude,
         events=labelled(wanted.events) or scenario.events,
         table_override=(
             scenario.table_override if wanted.table_override is None else wanted.table_override
@@ -236,7 +234,34 @@ def override(scenario: Scenario, wanted: Overrides, *, shelf: Catalog, bind: Bin
         checks=tuple(dict.fromkeys((*scenario.checks, *wanted.checks))),
         deterministic=wanted.deterministic or scenario.deterministic,
     )
+    changed = replace(
+        changed,
+        include=wanted.include or _left(scenario.include, changed),
+        exclude=wanted.exclude
+        or tuple(
+            each
+            for each in _left(scenario.exclude, changed)
+            if each.guest in ("", *_guests(changed))
+        ),
+    )
     return checked(changed, shelf)
+
+
+def _left(patterns: Sequence[CellPattern], changed: Scenario) -> tuple[CellPattern, ...]:
+    """A scenario's own patterns without those that name what this run leaves out."""
+    configurations = {each.name for each in changed.configurations}
+    labels = {each.label for each in changed.workloads}
+    return tuple(
+        each
+        for each in patterns
+        if each.architecture in ("", *changed.architectures)
+        and each.configuration in ("", *configurations)
+        and each.workload in ("", *labels)
+    )
+
+
+def _guests(scenario: Scenario) -> tuple[str, ...]:
+    return (*scenario.guests, *(each for them in scenario.guests_on.values() for each in them))
 
 
 def checked(scenario: Scenario, shelf: Catalog) -> Scenario:
@@ -244,7 +269,7 @@ def checked(scenario: Scenario, shelf: Catalog) -> Scenario:
     names = [shelf.architecture(name).name for name in scenario.architectures]
     on = {shelf.architecture(name).name: guests for name, guests in scenario.guests_on.items()}
     others = filter(None, (kernel.guest for kernel in scenario.kernels))
-    for guest in (*scenario.guests, *(each for guests in on.values() for each in guests), *others):
+    for guest in (*_guests(scenario), *others):
         catalog.pick("guest", guest, shelf.guests)
     fragments = [name for each in scenario.configurations for name in each.fragments]
     for fragment in (*scenario.fragments, *fragments):

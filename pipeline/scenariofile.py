@@ -126,10 +126,10 @@ class ScenarioFile:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What gives numbers: probes, and workloads by both their names."""
-        by_name = (name for each in self.workloads for name in (each.use, each.label))
+        """What gives numbers: probes, and workloads by the names that their numbers bear."""
+        labels = (each.called for each in self.workloads)
         theirs = (probe for each in self.workloads for probe in each.probes)
-        return tuple(dict.fromkeys(filter(None, (*self.probes, *theirs, *by_name))))
+        return tuple(dict.fromkeys((*self.probes, *theirs, *labels)))
 
 
 def load(folder: Path) -> ScenarioFile:

@@ -84,7 +84,7 @@ def wanted(scenario: Scenario) -> tuple[Trial, ...]:
 def in_cell(scenario: Scenario, cell: Cell) -> tuple[Trial, ...]:
     """The trials that have something to compare in a cell: its workload, or a probe read there."""
     run = scenario.workload(cell.workload)
-    timed = () if run is None or run.counted else (run.label, run.name)
+    timed = () if run is None or run.counted else (run.label,)
     sources = (*timed, *plan.probes_in(scenario, cell))
     return tuple(each for each in wanted(scenario) if _reads(each, sources))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import binding, catalog, scenario, scenariofile, settings
+from pipeline import binding, catalog, plan, scenario, scenariofile, settings
 from pipeline.catalog import Catalog
 from pipeline.errors import UserError
 from pipeline.model import Role, Scenario, Series, TreeSpec, WorkloadRun
@@ -136,13 +136,54 @@ def test_the_command_line_goes_before_the_scenario(tmp_path: Path) -> None:
     assert found.workloads[0].parameters["loops"] == 7
 
 
+PATTERNS = """
+[[workloads]]
+use = "hackbench"
+[[workloads]]
+use = "boot"
+label = "twice"
+[[exclude]]
+architecture = "aarch64"
+guest = "smp4"
+[[exclude]]
+workload = "twice"
+guest = "smp2"
+[[include]]
+architecture = "aarch64"
+guest = "smp1"
+[[include]]
+architecture = "x86_64"
+guest = "smp1"
+workload = "twice"
+"""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "excluded", "included"),
+    [
+        (Overrides(), 2, 2),
+        (Overrides(architectures=("x86_64",)), 1, 1),
+        (Overrides(guests=("smp4",)), 1, 2),
+        (Overrides(workloads=(WorkloadEntry(use="hackbench"),)), 1, 1),
+    ],
+)
+def test_patterns_of_what_a_run_leaves_out_are_no_slip(
+    tmp_path: Path, wanted: Overrides, excluded: int, included: int
+) -> None:
+    whole = HEAD.replace('["smp2"]', '["smp2", "smp4"]\narchitectures = ["x86_64", "aarch64"]')
+    found = resolve(write(tmp_path, whole + KERNELS + PATTERNS))
+    changed = scenario.override(found, wanted, shelf=SHELF, bind=bind)
+    assert (len(changed.exclude), len(changed.include)) == (excluded, included)
+    assert plan.make(changed).cells
+
+
 @pytest.mark.parametrize(
     ("table", "message", "hint"),
     [
         ('layout = "per-keys"\nsource = "slab-memory"', "unknown layout", "did you mean per-key?"),
         ('layout = "per-phase"\nsource = "slab-memorx"', "unknown source", "slab-memory?"),
         ('layout = "per-phase"\nsource = "quick"\nkernel = "fx"', "unknown kernel", "fix?"),
-        ('layout = "per-key"\nsource = "hackbench"', "has no columns", "name them"),
+        ('layout = "per-key"\nsource = "quick"', "has no columns", "name them"),
     ],
 )
 def test_a_table_that_can_have_no_number_is_refused(
