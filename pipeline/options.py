@@ -83,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
         "demo", parents=[common], help="the main job once, on a real kernel, with its own patch"
     )
     _trial_options(demo)
+    demo.set_defaults(scale="small")  # minutes, not the whole experiment
     _calibrate_parser(verbs, common)
     verbs.add_parser("doctor", parents=[common], help="what works on this host")
     listing = verbs.add_parser("list", parents=[common], help="scenarios, workloads, guests, …")

@@ -57,7 +57,8 @@ class WorkloadEntry:
 class Scale:
     """The same scenario in another size, `--scale NAME`: what is empty is as the scenario has it.
 
-    `parameters` and `repeat` are by workload (its label), and add to what stands there.
+    `parameters`, `repeat` and `boots_of` are by workload (its label), `guest_of` is by kernel; they
+    add to what stands there, or replace it. `boots` leaves those of a workload of its own alone.
     """
 
     name: str
@@ -68,6 +69,8 @@ class Scale:
     architectures: tuple[str, ...] = ()
     parameters: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     repeat: Mapping[str, int] = field(default_factory=dict)
+    boots_of: Mapping[str, int] = field(default_factory=dict)
+    guest_of: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()  # workloads that this size leaves out
 
 
@@ -159,6 +162,10 @@ def scaled(found: ScenarioFile, name: str) -> ScenarioFile:
         guests=size.guests or found.guests,
         guests_on=size.guests_on or ({} if size.guests else found.guests_on),
         architectures=size.architectures or found.architectures,
+        kernels=_moved(found.kernels, size),
+        variants=tuple(
+            replace(each, kernels=_moved(each.kernels, size)) for each in found.variants
+        ),
         workloads=tuple(
             _sized(each, size) for each in found.workloads if each.called not in size.without
         ),
@@ -172,15 +179,24 @@ def _sized(entry: WorkloadEntry, size: Scale) -> WorkloadEntry:
         entry,
         parameters={**(entry.parameters or {}), **size.parameters.get(entry.called, {})},
         repeat=size.repeat.get(entry.called, entry.repeat),
+        boots=size.boots_of.get(entry.called, entry.boots),
     )
+
+
+def _moved(kernels: tuple[KernelEntry, ...], size: Scale) -> tuple[KernelEntry, ...]:
+    return tuple(replace(each, guest=size.guest_of.get(each.name, each.guest)) for each in kernels)
 
 
 def _check_scales(path: Path, found: ScenarioFile) -> None:
     labels = dict.fromkeys(each.called for each in found.workloads)
+    kernels = dict.fromkeys(each.name for each in found.everywhere)
     for size in found.scales:
         check_name(size.name, f"{path}: scales: ")
-        for label in (*size.parameters, *size.repeat, *size.without):
-            catalog.pick(f"workload in {path}: scales: {size.name}", label, labels)
+        where = f"in {path}: scales: {size.name}"
+        for label in (*size.parameters, *size.repeat, *size.boots_of, *size.without):
+            catalog.pick(f"workload {where}", label, labels)
+        for kernel in size.guest_of:
+            catalog.pick(f"kernel {where}", kernel, kernels)
 
 
 def _check_conditions(path: Path, found: ScenarioFile) -> None:
@@ -189,11 +205,13 @@ def _check_conditions(path: Path, found: ScenarioFile) -> None:
     for kernel in found.everywhere:
         for label in kernel.events or ():
             catalog.pick(f"label of an event in {path}: {kernel.name}", label, labels)
-    repeats = [(each.called, each.repeat) for each in found.workloads]
-    repeats += [each for size in found.scales for each in size.repeat.items()]
-    for label, times in repeats:
-        if times < 1:
-            raise UserError(f"{path}: workloads: {label}: repeat: expected 1 or more, not {times}")
+    given = [(each.called, "repeat", each.repeat) for each in found.workloads]
+    for size in found.scales:
+        given += [(label, "repeat", number) for label, number in size.repeat.items()]
+        given += [(label, "boots", number) for label, number in size.boots_of.items()]
+    for label, key, number in given:
+        if number < 1:
+            raise UserError(f"{path}: workloads: {label}: {key}: expected 1 or more, not {number}")
 
 
 def _check_trials(path: Path, found: ScenarioFile) -> None:

@@ -13,7 +13,7 @@ from tests.e2e.conftest import Ktrial, Ran
 
 def test_share_of_time_without_a_guest(tmp_path: Path) -> None:
     ktrial = Ktrial(tmp_path)
-    arguments = ("run", "num_present_cpus", "--arch", "x86_64")
+    arguments = ("run", "num_present_cpus", "--arch", "x86_64", "--scale", "small")
     first = ktrial(*arguments)
     assert first.exit_code == 0, first.explain()
     started = time.monotonic()

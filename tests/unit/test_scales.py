@@ -36,6 +36,8 @@ boots = 9
 guests = ["smp8"]
 parameters = { hackbench = { loops = 16000 } }
 repeat = { hackbench = 9 }
+boots_of = { hackbench = 3 }
+guest_of = { fix = "smp1" }
 without = ["stress"]
 
 [[scales]]
@@ -56,7 +58,8 @@ def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
     assert (mail.boots, mail.guests, mail.guests_on) == (9, ("smp8",), {})
     (hackbench,) = mail.workloads
     assert hackbench.parameters == {"loops": 16000, "groups": 2}
-    assert hackbench.repeat == 9
+    assert (hackbench.repeat, hackbench.boots) == (9, 3)
+    assert [kernel.guest for kernel in mail.kernels] == ["smp1"]
 
 
 def test_what_it_leaves_out_stays(tmp_path: Path) -> None:
@@ -74,6 +77,9 @@ def test_what_it_leaves_out_stays(tmp_path: Path) -> None:
     [
         ('without = ["stress"]', 'without = ["stres"]', "did you mean stress"),
         ("repeat = { hackbench = 9 }", "repeat = { hackbench = 0 }", "expected 1 or more"),
+        ("boots_of = { hackbench", "boots_of = { hackbenc", "did you mean hackbench"),
+        ("boots_of = { hackbench = 3", "boots_of = { hackbench = 0", "boots: expected 1 or more"),
+        ("guest_of = { fix", "guest_of = { fixx", "did you mean fix"),
         ('label = "stress"', 'label = "stress"\nrepeat = 0', "expected 1 or more"),
         ('name = "small"', 'name = "Small"', "is no name"),
         ('role = "patched"', 'role = "patched"\nevents = ["grow"]', "label of an event"),
