@@ -69,7 +69,8 @@ DETERMINISTIC = Accelerator(name="tcg", reason="a deterministic guest counts ins
 
 @dataclass(frozen=True, kw_only=True)
 class BootJob:
-    """What to boot, with what. `expected_seconds`: of the workload, None where nobody knows."""
+    """What to boot, with what. `expected_seconds`: of the workload, None where nobody knows.
+    `cores`: the host's, where the boot has them to itself."""
 
     boot: BootId
     kernel: KernelPlan
@@ -77,6 +78,7 @@ class BootJob:
     image: Image
     accelerator: Accelerator
     expected_seconds: float | None = None
+    cores: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +243,7 @@ class Booter:
             slower=job.build.slower,
             reserves=job.build.reserves,
             deterministic=self._counts,
+            cores=job.cores,
         )
         return _Made(spec=spec, way=way, program=program)
 

@@ -34,6 +34,7 @@ class GuestSpec:
     guest may write. `slower` and `reserves` are its kernel's: how many times as long as others it
     may take, and which share of the memory it keeps for itself (KASAN's shadow). With
     `deterministic` its time counts instructions, and nothing in it differs from boot to boot.
+    `cores`: the host's, by number, that nothing else uses meanwhile; () where it shares them.
     """
 
     name: str
@@ -52,6 +53,7 @@ class GuestSpec:
     slower: float = 1.0
     reserves: float = 0.0
     deterministic: bool = False
+    cores: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,12 +200,26 @@ def _smp(spec: GuestSpec) -> str:
     return ",".join(words)
 
 
+def pins(spec: GuestSpec) -> tuple[tuple[int, int], ...]:
+    """(vCPU, core) where each vCPU that boots has a core to itself, so that the host's scheduler
+    does not move it about while times are measured. vCPUs that come later share these cores.
+
+    With more vCPUs than cores there are none: the host balances them better than a fixed order.
+    """
+    if spec.deterministic or not spec.cores or spec.shape.vcpus > len(spec.cores):
+        return ()
+    return tuple(
+        (vcpu, spec.cores[vcpu % len(spec.cores)]) for vcpu in range(_told(spec.shape).max_vcpus)
+    )
+
+
 def render(spec: GuestSpec) -> str:
     """The domain XML of a guest, for libvirt 9.0 and newer."""
     told = _told(spec.shape)
     return _template().render(
         spec=spec,
         cmdline=" ".join(kernel_arguments(spec)),
+        pins=pins(spec),
         cpu=cpu_model(spec).name,
         shape=told,
         present=shapes.present_vcpus(told, spec.architecture),

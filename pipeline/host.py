@@ -39,9 +39,14 @@ def facts(tools: Sequence[str] = TOOLS) -> Mapping[str, str]:
     }
 
 
+def cpus() -> tuple[int, ...]:
+    """The CPUs that this process may use, by number."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
 def cpu_count() -> int:
-    """The CPUs that this process may use."""
-    return len(os.sched_getaffinity(0))
+    """How many CPUs this process may use."""
+    return len(cpus())
 
 
 def crowding() -> float:

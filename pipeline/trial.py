@@ -21,6 +21,7 @@ from pipeline import (
     console,
     estimate,
     evidence,
+    host,
     image,
     known,
     nodes,
@@ -281,6 +282,7 @@ class _Trial:
             image=guest_image,
             accelerator=chosen,
             expected_seconds=self._expected(job.boot, chosen.name),
+            cores=host.cpus() if self._context.weigh(job).exclusive else (),
         )
         with (
             self._crowd.member() as alone,

@@ -21,6 +21,7 @@ METHOD = (
     "each comparison and all its looks (Bonferroni over {} comparisons, 0.05 in all; "
     "looks by a spending function of Hwang, Shih and DeCani)."
 )
+NO_BOUND = 100.0  # a factor that no patch has
 EXAMPLES = (0.05, 0.02, 0.01)  # effects for which the boots that they take are told
 
 
@@ -101,7 +102,7 @@ def _answers(group: Sequence[Compared]) -> Iterator[str]:
             [
                 label,
                 f"{found.ratio:.4f}",
-                f"{found.low:.4f} … {found.high:.4f}",
+                f"{_bound(found.low)} … {_bound(found.high)}",
                 "yes" if found.detected else "no",
                 f"{found.matters(each.margin).value} (at {100 * each.margin:g} %)",
                 f"{100 * found.noise:.2g} %",
@@ -109,6 +110,11 @@ def _answers(group: Sequence[Compared]) -> Iterator[str]:
             ]
         )
     yield from _aligned(rows, left=1)
+
+
+def _bound(ratio: float) -> str:
+    """An end of an interval; few boots can leave it where it excludes nothing anybody believes."""
+    return f"{ratio:.4f}" if 1 / NO_BOUND < ratio < NO_BOUND else "no bound"
 
 
 def verdict(each: Compared) -> str:

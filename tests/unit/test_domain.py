@@ -91,6 +91,22 @@ def test_a_guest_without_a_network_has_no_card_and_no_port() -> None:
     assert "-nodefaults" in words, "QEMU would give it a card of its own"
 
 
+def pinned(shape: str, *cores: int, deterministic: bool = False) -> dict[str, str]:
+    """vCPU -> core."""
+    given = replace(spec("x86_64", shape), cores=cores, deterministic=deterministic)
+    machine = ElementTree.fromstring(domain.render(given))
+    return {each.attrib["vcpu"]: each.attrib["cpuset"] for each in machine.iter("vcpupin")}
+
+
+def test_a_timed_guest_s_vcpus_stay_on_cores_of_their_own() -> None:
+    assert pinned("smp2", 4, 7) == {"0": "4", "1": "7"}
+    # Those that come later share them.
+    assert [pinned("smp2of8", 4, 7)[str(vcpu)] for vcpu in range(8)] == ["4", "7"] * 4
+    assert pinned("smp4", 4, 7) == {}, "the host balances more vCPUs than cores better"
+    assert pinned("smp2") == {}
+    assert pinned("smp2", 4, 7, deterministic=True) == {}
+
+
 def test_names_are_escaped() -> None:
     given = replace(spec("x86_64", "smp1"), kernel=Path('/a&b/<"k">'))
     tree = ElementTree.fromstring(domain.render(given))
