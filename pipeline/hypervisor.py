@@ -28,7 +28,7 @@ from pipeline.errors import InfraError
 from pipeline.guest import Guest
 from pipeline.machine import DomainHandle
 from pipeline.reaper import Reaper
-from pipeline.roots import claim, lock_path, own_folder, sweep
+from pipeline.roots import claim, kill_all, lock_path, own_folder, sweep
 from pipeline.scope import Scope
 from pipeline.virt import EMBEDDED, load_libvirt, require_usable
 
@@ -221,6 +221,8 @@ class _Driver:
             self.connection.domainEventRegisterAny(
                 None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_lifecycle, None
             )
+            if not self.embedded:
+                self.connection.registerCloseCallback(self._on_close, None)
         except libvirt.libvirtError as error:
             raise InfraError(
                 f"libvirt does not open {uri}: {error}", hint=_opening_hint(str(error))
@@ -283,6 +285,12 @@ class _Driver:
         """The reaper's word (embedded): QEMU is gone, and how."""
         if handle := self._handles.get(name):
             handle.on_exit(status)
+
+    def _on_close(self, _connection: object, _reason: int, _opaque: object) -> None:
+        """The daemon is gone, and with it who could end its guests: they are this user's."""
+        kill_all(self.root)
+        for handle in list(self._handles.values()):
+            handle.on_lost()
 
     def _on_lifecycle(
         self, _connection: object, what: Any, event: int, detail: int, _opaque: object

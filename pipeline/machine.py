@@ -56,6 +56,12 @@ class DomainHandle(Handle):
         self.failed = self.failed or failed
         self.stopped.set()
 
+    def on_lost(self) -> None:
+        """libvirt's daemon is gone, and the guest with it."""
+        self.failed = True
+        self.exit_words = "the connection to libvirt was lost"
+        self.stopped.set()
+
     def destroy(self) -> None:
         """End the guest now. QEMU is killed first: nothing in it is worth a polite end."""
         what, self._domain = self._domain, None

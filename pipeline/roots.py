@@ -113,7 +113,7 @@ def sweep(runtime: Path, *, scope: Scope | None = None) -> list[str]:
             if uri := os.read(descriptor, 4096).decode(errors="replace"):
                 asked.append((path, _Elsewhere(uri, path.stem)))
             else:
-                ended += _kill_all(runtime / path.stem)
+                ended += kill_all(runtime / path.stem)
                 _forget(path)
         limit = Scope(ELSEWHERE_SECONDS, parent=scope)
         for path, other in asked:
@@ -142,7 +142,7 @@ def _forget(lock: Path) -> None:
     lock.unlink(missing_ok=True)
 
 
-def _kill_all(root: Path) -> list[str]:
+def kill_all(root: Path) -> list[str]:
     """Kill every QEMU that was started in `root`: its command line names files there."""
     found = _qemus(root)
     for pid in found:

@@ -354,6 +354,35 @@ def test_an_ordinary_users_session(folder: Path, scope: Scope) -> None:
     assert list((folder / "r").iterdir()) == []
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root has no session of its own")
+@pytest.mark.skipif(not shutil.which("libvirtd", path="/usr/sbin"), reason="there is no libvirtd")
+def test_a_lost_connection_is_nobodys_fault_but_the_hosts(
+    folder: Path, scope: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A libvirtd of the test's own dies under a guest: that ends, and nothing of it is left."""
+    for name in ("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(folder / "xdg"))
+    (folder / "xdg").mkdir(mode=0o700)
+    with Hypervisor(
+        runtime=folder / "r",
+        cache=folder / "c",
+        families=guests.FAMILIES,
+        connect="qemu:///session",
+    ) as opened:
+        spec = player(opened.root, READY)
+        with opened.guest(spec, scope=scope) as guest:
+            assert guest.wait_ready(scope) is None
+            qemu = pid_of(spec)
+            (pid_file,) = (folder / "xdg").rglob("libvirtd.pid")
+            daemon = int(pid_file.read_text())
+            os.kill(daemon, signal.SIGKILL)
+            end = guest.wait_stopped(scope.child(60))
+        assert end.stop is Stop.INFRA
+        assert "the connection to libvirt was lost" in end.reason
+        assert not roots.is_alive(qemu)
+    assert list((folder / "r").iterdir()) == []
+
+
 def test_death_ends_a_wait(hypervisor: Hypervisor, tmp_path: Path, scope: Scope) -> None:
     """A deadline far away is not waited for once QEMU is dead."""
     spec = player(tmp_path, b"")
