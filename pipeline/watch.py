@@ -77,6 +77,8 @@ class Watch:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             select.select([self._handle], [], [], GONE_SECONDS)
+            with suppress(OSError):  # ours where this process takes in orphans (see `reaper`)
+                os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
         for descriptor in (self._proc, self._handle):
             if descriptor is not None:
                 os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import pidcap, sandbox
+from pipeline import pidcap, reaper, sandbox
 from pipeline.errors import Cancelled, InfraError
 from pipeline.limits import Limits
 from pipeline.sandbox import Sandbox
@@ -130,6 +131,22 @@ def test_cancelled_command_leaves_no_process(box: Sandbox) -> None:
     with pytest.raises(Cancelled):
         sandbox.run(box, ("sh", "-c", script), scope=scope, on_line=on_line)
     assert gone("7301")
+
+
+def zombies() -> set[str]:
+    """Of this process."""
+    mine = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    states = {pid: Path(f"/proc/{pid}/stat").read_text() for pid in mine}
+    return {pid for pid, state in states.items() if state.rpartition(")")[2].split()[0] == "Z"}
+
+
+def test_a_process_that_takes_in_orphans_has_no_zombies(box: Sandbox, scope: Scope) -> None:
+    """A run is such a process, for its QEMUs' sake: bwrap's second process came to it."""
+    ctypes.CDLL(None).prctl(reaper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = zombies()
+    for _ in range(3):
+        assert said(box, "echo up", scope).strip() == "up"
+    assert zombies() <= before
 
 
 KILLED = """
