@@ -72,6 +72,7 @@ class Scale:
     boots_of: Mapping[str, int] = field(default_factory=dict)
     guest_of: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()  # workloads that this size leaves out
+    without_kernels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,10 +163,12 @@ def scaled(found: ScenarioFile, name: str) -> ScenarioFile:
         guests=size.guests or found.guests,
         guests_on=size.guests_on or ({} if size.guests else found.guests_on),
         architectures=size.architectures or found.architectures,
-        kernels=_moved(found.kernels, size),
+        kernels=_resized(found.kernels, size),
         variants=tuple(
-            replace(each, kernels=_moved(each.kernels, size)) for each in found.variants
+            replace(each, kernels=_resized(each.kernels, size)) for each in found.variants
         ),
+        trials=tuple(_cut(each, size) for each in found.trials if _has_sides(each, size)),
+        tables=tuple(each for each in found.tables if each.kernel not in size.without_kernels),
         workloads=tuple(
             _sized(each, size) for each in found.workloads if each.called not in size.without
         ),
@@ -183,8 +186,23 @@ def _sized(entry: WorkloadEntry, size: Scale) -> WorkloadEntry:
     )
 
 
-def _moved(kernels: tuple[KernelEntry, ...], size: Scale) -> tuple[KernelEntry, ...]:
-    return tuple(replace(each, guest=size.guest_of.get(each.name, each.guest)) for each in kernels)
+def _resized(kernels: tuple[KernelEntry, ...], size: Scale) -> tuple[KernelEntry, ...]:
+    return tuple(
+        replace(each, guest=size.guest_of.get(each.name, each.guest))
+        for each in kernels
+        if each.name not in size.without_kernels
+    )
+
+
+def _has_sides(trial: Trial, size: Scale) -> bool:
+    """Whether a trial keeps its base and one of the kernels that it names."""
+    gone = set(size.without_kernels)
+    return trial.base not in gone and (not trial.kernels or not gone.issuperset(trial.kernels))
+
+
+def _cut(trial: Trial, size: Scale) -> Trial:
+    kept = tuple(each for each in trial.kernels if each not in size.without_kernels)
+    return replace(trial, kernels=kept)
 
 
 def _check_scales(path: Path, found: ScenarioFile) -> None:
@@ -195,8 +213,14 @@ def _check_scales(path: Path, found: ScenarioFile) -> None:
         where = f"in {path}: scales: {size.name}"
         for label in (*size.parameters, *size.repeat, *size.boots_of, *size.without):
             catalog.pick(f"workload {where}", label, labels)
-        for kernel in size.guest_of:
+        for kernel in (*size.guest_of, *size.without_kernels):
             catalog.pick(f"kernel {where}", kernel, kernels)
+        for each in _resized(found.everywhere, size):
+            if gone := {each.on, each.of} & set(size.without_kernels):
+                raise UserError(
+                    f"{path}: scales: {size.name}: “{each.name}” is made of “{gone.pop()}”",
+                    hint=f"without_kernels: leave out {each.name} too",
+                )
 
 
 def _check_conditions(path: Path, found: ScenarioFile) -> None:

@@ -62,6 +62,34 @@ def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
     assert [kernel.guest for kernel in mail.kernels] == ["smp1"]
 
 
+def test_a_scale_leaves_kernels_out_and_what_compares_them(tmp_path: Path) -> None:
+    more = TEXT.replace(
+        "[[workloads]]",
+        """[[kernels]]
+name = "more"
+role = "patched"
+on = "fix"
+
+[[trials]]
+name = "both"
+kernels = ["fix", "more"]
+metrics = ["hackbench/time"]
+
+[[trials]]
+name = "second"
+base = "fix"
+kernels = ["more"]
+metrics = ["hackbench/time"]
+
+[[workloads]]""",
+        1,
+    )
+    found = load(tmp_path, f'{more}without_kernels = ["more"]\n')
+    small = scenariofile.scaled(found, "small")
+    assert [each.name for each in small.kernels] == ["fix"]
+    assert [(each.name, each.kernels) for each in small.trials] == [("both", ("fix",))]
+
+
 def test_what_it_leaves_out_stays(tmp_path: Path) -> None:
     found = load(tmp_path)
     small = scenariofile.scaled(found, "small")
@@ -79,6 +107,13 @@ def test_what_it_leaves_out_stays(tmp_path: Path) -> None:
         ("repeat = { hackbench = 9 }", "repeat = { hackbench = 0 }", "expected 1 or more"),
         ("boots_of = { hackbench", "boots_of = { hackbenc", "did you mean hackbench"),
         ("boots_of = { hackbench = 3", "boots_of = { hackbench = 0", "boots: expected 1 or more"),
+        ('without = ["stress"]', 'without_kernels = ["fixx"]', "did you mean fix"),
+        (
+            'role = "patched"\n',
+            'role = "patched"\n[[kernels]]\nname = "more"\nrole = "patched"\non = "fix"\n'
+            '[[scales]]\nname = "less"\nwithout_kernels = ["fix"]\n',
+            "leave out more too",
+        ),
         ("guest_of = { fix", "guest_of = { fixx", "did you mean fix"),
         ('label = "stress"', 'label = "stress"\nrepeat = 0', "expected 1 or more"),
         ('name = "small"', 'name = "Small"', "is no name"),
