@@ -8,7 +8,7 @@ TCG on two cores of a server: they are for planning, and no limits.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -55,9 +55,10 @@ def kind_of(how: str) -> BuildKind:
     return next((kind for kind in BuildKind if how.startswith(kind.value)), BuildKind.CLEAN)
 
 
-def build_key(*, target: str, tree: str, kind: BuildKind) -> str:
-    """`target` as `Cell.target`, `tree` as `TreeSpec.name`."""
-    return f"build {target} {tree} {kind.value}"
+def build_key(*, architecture: str, fragments: Iterable[str], tree: str, kind: BuildKind) -> str:
+    """`fragments` as `plan.fragments`, `tree` as `TreeSpec.name`."""
+    with_them = "+".join((architecture, *dict.fromkeys(fragments)))
+    return f"build {with_them} {tree} {kind.value}"
 
 
 def boot_key(
@@ -76,9 +77,9 @@ def workload_key(
     return f"workload {architecture} {accelerator} {guest} {_what(run)}"
 
 
-def build(known: Known, *, target: str, tree: str, kind: BuildKind) -> Expectation:
-    measured = _median(known, build_key(target=target, tree=tree, kind=kind))
-    return measured or Expectation(seconds=BUILD_SECONDS[kind], source=DEFAULT)
+def build(known: Known, key: str, kind: BuildKind) -> Expectation:
+    """`key` as `build_key` has it."""
+    return _median(known, key) or Expectation(seconds=BUILD_SECONDS[kind], source=DEFAULT)
 
 
 def workload(

@@ -16,6 +16,7 @@ from pipeline.model import (
     Event,
     KernelPlan,
     Plan,
+    ProbeSpec,
     Role,
     Scenario,
     Target,
@@ -178,6 +179,18 @@ def _one_of(field: str, pattern: CellPattern, known: tuple[str, ...]) -> tuple[s
 
 def _configurations(scenario: Scenario) -> tuple[str, ...]:
     return tuple(each.name for each in scenario.configurations if not each.counted) or ("",)
+
+
+def fragments(scenario: Scenario, name: str, probes: Mapping[str, ProbeSpec]) -> tuple[str, ...]:
+    """The fragments on top of an architecture's own that kernels of a configuration are built with:
+    the scenario's, what probes and workloads need, and those of the configuration `name`."""
+    timed = (each for run in scenario.workloads if not run.counted for each in run.probes)
+    return (
+        *scenario.fragments,
+        *(each for probe in (*scenario.probes, *timed) for each in probes[probe].kconfigs),
+        *(each for run in scenario.workloads for each in run.spec.kconfigs),
+        *configuration(scenario, name).fragments,
+    )
 
 
 def _with_counters(scenario: Scenario, configuration: str, label: str) -> str:

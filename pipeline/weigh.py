@@ -10,7 +10,7 @@ from pipeline import plan as plans
 from pipeline.budget import Budget
 from pipeline.catalog import Catalog
 from pipeline.estimate import BuildKind, Expectation, Known
-from pipeline.model import Cell, GuestShape, Plan
+from pipeline.model import Cell, GuestShape, Plan, Target
 from pipeline.nodes import Demand, Job, Kind
 from pipeline.planview import BuildOutlook, CellOutlook, Outlook
 from pipeline.scheduler import Forecast
@@ -51,7 +51,7 @@ class Scales:
                 job.boot.cell, self.shelf.guests[plans.guest_of(job.boot.cell, kernel)]
             )
         if job.kind is Kind.BUILD and job.target is not None:
-            seconds = self.build(job.target.name, job.kernel).seconds
+            seconds = self.build(job.target, job.kernel).seconds
             return Demand(seconds=seconds, cores=most)
         if job.target is not None:
             return Demand(seconds=BESIDES.get(job.kind, 0.0), cores=CORES.get(job.kind, most))
@@ -87,24 +87,25 @@ class Scales:
             run=self.plan.scenario.workload(cell.workload),
         )
 
-    def kind(self, target: str, kernel: str) -> BuildKind:
+    def kind(self, target: Target, kernel: str) -> BuildKind:
         """How a build will come to be, as far as can be told without its configuration: what
         was built here before is there, and the others start from the first kernel's folder."""
         if kernel != self.plan.scenario.kernels[0].name:
             return BuildKind.INCREMENT
-        tree = self.plan.scenario.tree.name
-        seen = any(
-            estimate.build_key(target=target, tree=tree, kind=kind) in self.known
-            for kind in BuildKind
-        )
+        seen = any(self._key(target, kind) in self.known for kind in BuildKind)
         return BuildKind.CACHED if seen else BuildKind.CLEAN
 
-    def build(self, target: str, kernel: str) -> Expectation:
-        return estimate.build(
-            self.known,
-            target=target,
-            tree=self.plan.scenario.tree.name,
-            kind=self.kind(target, kernel),
+    def build(self, target: Target, kernel: str) -> Expectation:
+        kind = self.kind(target, kernel)
+        return estimate.build(self.known, self._key(target, kind), kind)
+
+    def _key(self, target: Target, kind: BuildKind) -> str:
+        scenario = self.plan.scenario
+        return estimate.build_key(
+            architecture=target.architecture,
+            fragments=plans.fragments(scenario, target.configuration, self.shelf.probes),
+            tree=scenario.tree.name,
+            kind=kind,
         )
 
 
@@ -120,8 +121,8 @@ def outlook(
             BuildOutlook(
                 target=target.name,
                 kernel=kernel.name,
-                kind=scales.kind(target.name, kernel.name),
-                expected=scales.build(target.name, kernel.name),
+                kind=scales.kind(target, kernel.name),
+                expected=scales.build(target, kernel.name),
             )
             for target, kernel in plans.to_build(plan)
         ),

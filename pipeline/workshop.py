@@ -149,19 +149,15 @@ class Workshop:
         )
 
     def _fragments(self, target: Target) -> tuple[str, ...]:
-        scenario = self.plan.scenario
-        timed = (name for run in scenario.workloads if not run.counted for name in run.probes)
-        probes = [self.shelf.probes[name] for name in (*scenario.probes, *timed)]
-        return (
-            *scenario.fragments,
-            *(name for each in probes for name in each.kconfigs),
-            *(name for each in scenario.workloads for name in each.spec.kconfigs),
-            *plan.configuration(scenario, target.configuration).fragments,
-        )
+        return plan.fragments(self.plan.scenario, target.configuration, self.shelf.probes)
 
     def _remember(self, result: Build, target: Target) -> None:
-        kind = estimate.kind_of(result.how)
-        key = estimate.build_key(target=target.name, tree=self.plan.scenario.tree.name, kind=kind)
+        key = estimate.build_key(
+            architecture=target.architecture,
+            fragments=self._fragments(target),
+            tree=self.plan.scenario.tree.name,
+            kind=estimate.kind_of(result.how),
+        )
         self.history.add(key, result.seconds)
 
     # ------------------------------------------------------------------ reading a build

@@ -76,6 +76,21 @@ def test_instructions_are_counted_whatever_the_host_does(ktrial: Ktrial) -> None
         assert its.effect.low <= truth <= its.effect.high
 
 
+@pytest.mark.parametrize("ways", [(), ("--deterministic",)])
+def test_hackbench_never_takes_slower_for_faster(ktrial: Ktrial, ways: tuple[str, ...]) -> None:
+    """Its schedule is chaotic: small changes drown, and the answer says so.
+
+    In time a nop costs an emulator nothing at all.
+    """
+    ran = ktrial("run", "nops-hackbench", *SHARE, *ways)
+    found = compared(ran)
+    assert len(found) == 3, ran.explain()
+    for its in found:
+        print(ways, its.kernel, its.judgement, its.effect, its.detectable)
+        assert its.judgement not in (Judgement.IMPROVED, Judgement.SMALL_IMPROVED)
+        assert its.judgement is not Judgement.INCONCLUSIVE or its.detectable
+
+
 def test_a_path_that_is_a_third_slower_has_regressed(ktrial: Ktrial) -> None:
     """In time, on whatever host this is: detected, and it matters."""
     ran = ktrial("run", "slow-path", *SHARE)

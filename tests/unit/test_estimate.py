@@ -79,12 +79,16 @@ def test_keys_tell_apart_what_takes_its_own_time_but_not_labels() -> None:
     ],
 )
 def test_builds_are_known_by_how_they_are_made(how: str, kind: BuildKind) -> None:
-    key = estimate.build_key(target="x86_64", tree="debian:5.10", kind=kind)
+    def key(*fragments: str, tree: str = "debian:5.10") -> str:
+        return estimate.build_key(architecture="x86_64", fragments=fragments, tree=tree, kind=kind)
+
+    known = {key("kasan"): (7.0,)}
     assert estimate.kind_of(how) is kind
-    found = estimate.build({key: (7.0,)}, target="x86_64", tree="debian:5.10", kind=kind)
+    found = estimate.build(known, key("kasan", "kasan"), kind)
     assert found == Expectation(seconds=7.0, source=MEASURED)
-    fresh = estimate.build({key: (7.0,)}, target="x86_64", tree="debian:6.12", kind=kind)
-    assert fresh == Expectation(seconds=estimate.BUILD_SECONDS[kind], source=DEFAULT)
+    for other in (key(), key("kasan", tree="debian:6.12"), key("kasan", "lockdep")):
+        fresh = estimate.build(known, other, kind)
+        assert fresh == Expectation(seconds=estimate.BUILD_SECONDS[kind], source=DEFAULT)
 
 
 def test_a_guest_that_only_boots_needs_less_than_its_vcpus_and_a_busy_one_needs_all() -> None:
