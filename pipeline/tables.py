@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline import distributions
+from pipeline import distributions, spending
 from pipeline import plan as plans
 from pipeline.attempts import counted
 from pipeline.figures import TIME_UNITS, Numbers, aligned, natural, numbers, shown
@@ -90,7 +90,8 @@ def _source(table: Table, plan: Plan, cell: Cell) -> str:
 def _title(table: Table, found: Numbers) -> str:
     shown = {metric for metric in found.metrics if not table.metrics or metric in table.metrics}
     timing = any(found.units.get(metric) in TIME_UNITS for metric in shown)
-    return f"{table.title} — not judged" if timing else table.title
+    few = max(map(len, found.values.values()), default=0) < spending.FIRST
+    return f"{table.title} — not judged" if timing and few else table.title
 
 
 def _lines(table: Table, found: Numbers, kernels: Sequence[str]) -> list[str]:
