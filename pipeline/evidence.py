@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from pipeline import outcomes, plan, verdict
@@ -63,7 +63,11 @@ def gather(plan_: Plan, done: tuple[Done, ...]) -> Evidence:
     opened = values.get(Kind.TREE.value)
     return Evidence(
         tree=opened if isinstance(opened, Tree) else None,
-        revisions={k: v for k, v in applied.items() if isinstance(v, Revision | ApplyFailure)},
+        revisions={
+            k: _plain(v) if isinstance(v, Revision) else v
+            for k, v in applied.items()
+            if isinstance(v, Revision | ApplyFailure)
+        },
         builds={
             k: v for k, v in built.items() if isinstance(v, Build | BuildFailure | ConfigFailure)
         },
@@ -127,6 +131,11 @@ def attempts(value: object) -> tuple[BootResult, ...]:
     """The boots among what a node came to."""
     found = value if isinstance(value, tuple) else ()
     return tuple(each for each in found if isinstance(each, BootResult))
+
+
+def _plain(found: Revision) -> Revision:
+    """What of a series that was applied is kept: a record has no kinds of its own for the rest."""
+    return Revision(**{each.name: getattr(found, each.name) for each in fields(Revision)})
 
 
 def _why_spared(done: Done, faults: Mapping[str, str]) -> str:

@@ -58,7 +58,7 @@ def busy_cores() -> Iterator[None]:
 def test_instructions_are_counted_whatever_the_host_does(ktrial: Ktrial) -> None:
     """A nop is an instruction, an instruction a nanosecond; each allocation passes them once."""
     idle = ktrial("run", str(HERE / "known_truth"), *SHARE)
-    assert idle.exit_code == 0, idle.explain()
+    assert idle.exit_code == 1, idle.explain()  # 200 nops matter
     with busy_cores():
         busy = ktrial("run", str(HERE / "known_truth"), *SHARE)
     assert rows(busy) == rows(idle)

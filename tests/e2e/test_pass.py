@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import record
 from tests.e2e.conftest import FAULTS, TREE, Ktrial, rows, values
 
 pytestmark = pytest.mark.e2e
@@ -28,6 +29,8 @@ def test_num_present_cpus_on_x86_64(ktrial: Ktrial) -> None:
     assert (ran.folder.parent / "latest").resolve() == ran.folder.resolve()
     assert ran.out == (ran.folder / "summary.txt").read_text()
     assert "not judged" in ran.out
+    text = (ran.folder / "result.json").read_text()
+    assert record.load(text).ended, "what was written can be read again"
     _every_boot_can_be_followed(ran.folder)
 
 
