@@ -21,6 +21,9 @@ from tests.e2e.conftest import HERE, Ktrial, Ran, rows
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 SHARE = ("--share", str(HERE / "share"))
+# The interval is of the perturbations. That code lies elsewhere moves numbers too, the same way in
+# each boot: what the kernel does now and then falls into the timed loop once more, or once less.
+LAYOUT = 0.0005
 OPERATIONS = 22_000  # of which the first tenth is not timed
 
 
@@ -73,7 +76,7 @@ def test_instructions_are_counted_whatever_the_host_does(ktrial: Ktrial) -> None
         assert its.judgement in (Judgement.REGRESSED, Judgement.SMALL_REGRESSED), its
         truth = 1 + nops * each / fmean(its.base_values)
         print(f"{nops} nops, {each} times: {truth:.4f}, seen {its.effect}")
-        assert its.effect.low <= truth <= its.effect.high
+        assert its.effect.low - LAYOUT <= truth <= its.effect.high + LAYOUT
 
 
 @pytest.mark.parametrize("ways", [(), ("--deterministic",)])
