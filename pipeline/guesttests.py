@@ -23,6 +23,7 @@ from pipeline.ktap import Report, Status
 from pipeline.model import Output, Phase, TestResult, WorkloadRun
 
 CONSOLE, BOOT = "console", "boot"  # besides "output", where `WorkloadSpec.ktap` has tests read
+MOST_SAID = 400  # characters of a test's diagnostics
 MOST_PROBLEMS = 5  # of one document; damage repeats itself
 NOTHING = "it reported no tests"
 
@@ -82,7 +83,9 @@ def _power_off(off: bool | None) -> TestResult:
 def _reported(report: Report) -> Iterator[TestResult]:
     for case in report.cases:
         yield TestResult(
-            name="/".join(_parts(case.path)), status=case.status.value, detail=case.detail
+            name="/".join(_parts(case.path)),
+            status=case.status.value,
+            detail=case.detail or " ".join(case.said)[:MOST_SAID],
         )
 
 

@@ -65,7 +65,8 @@ class Case:
     """`path`: the names from the outermost test to this one. `line`: where its result stands
     in the log, or where what was to hold it begins, from 1. `detail`: what the result line
     says behind its directive. `commented`: in lines that kselftest's runner put a `# ` before.
-    `parent`: a test with subtests that says what they do not.
+    `parent`: a test with subtests that says what they do not. `said`: the diagnostics of one that
+    is not ok, such as KUnit's EXPECTATION FAILED.
     """
 
     path: tuple[str, ...]
@@ -74,6 +75,7 @@ class Case:
     detail: str = ""
     commented: bool = False
     parent: bool = False
+    said: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -267,6 +269,7 @@ class _Auditor:
                 detail=_detail(test),
                 commented=commented,
                 parent=bool(inner) and not program,
+                said=result.said if result and not inner else (),
             )
 
 

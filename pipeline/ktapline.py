@@ -9,6 +9,7 @@ between them.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -36,7 +37,8 @@ class Line:
     PLAN why all is skipped; of a BAIL its reason; of an END what ended it.
 
     `count`: the number of a RESULT, None where it has none; the version; the planned tests.
-    `directive`: SKIP, TODO, XFAIL, TIMEOUT, ERROR or nothing. `detail`: what follows it.
+    `directive`: SKIP, TODO, XFAIL, TIMEOUT, ERROR or nothing. `detail`: what follows it. `said`: of
+    a RESULT that is not ok, the diagnostic lines that stand before it, and what continues them.
     """
 
     kind: Kind
@@ -48,7 +50,10 @@ class Line:
     passed: bool = False
     directive: str = ""
     detail: str = ""
+    said: tuple[str, ...] = ()
 
+
+MOST_SAID = 24  # lines before a result
 
 # What a line must have to be looked at. Almost no line of a console has it.
 _WORTH = re.compile(
@@ -101,12 +106,15 @@ def read(raw_lines: Iterable[bytes]) -> Iterator[Line]:
     is taken away from the lines after it too, where they have it; its digits may differ.
     """
     mark: re.Pattern[str] | None = None
+    others: deque[bytes] = deque(maxlen=MOST_SAID)  # since the last line that KTAP knows
     for number, raw in enumerate(raw_lines, 1):
         if not _WORTH.search(raw):
+            others.append(raw)
             continue
         text = _clean(raw)
         marked = mark.match(text) if mark else None
         text = text[marked.end() :] if marked else text
+        known = False
         for part in _unglued(text):
             message, kernel = _without_prefix(part)
             line = parse(message, number)
@@ -115,7 +123,25 @@ def read(raw_lines: Iterable[bytes]) -> Iterator[Line]:
                 line = parse(begun[0], number)
             # Without a prefix a boot's first line may be a test's `cat /proc/version`.
             if line is not None and (kernel or not line.text.startswith("Linux version")):
-                yield replace(line, kernel=kernel)
+                failed = line.kind is Kind.RESULT and not line.passed
+                said = tuple(_said(others, mark)) if failed else ()
+                others.clear()
+                known = True
+                yield replace(line, kernel=kernel, said=said)
+        if not known:
+            others.append(raw)
+
+
+def _said(others: Iterable[bytes], mark: re.Pattern[str] | None) -> Iterator[str]:
+    """The diagnostic lines (`# …`) among those, and what follows them, without their prefixes."""
+    begun = False
+    for raw in others:
+        text = _clean(raw)
+        marked = mark.match(text) if mark else None
+        message, _ = _without_prefix(text[marked.end() :] if marked else text)
+        begun = begun or message.lstrip().startswith("#")
+        if begun and (words := message.strip(" \t#")):
+            yield words
 
 
 def _likewise(lead: str) -> re.Pattern[str]:

@@ -37,6 +37,7 @@ def render_json(report: Report) -> str:
                 "status": case.status.value,
                 "line": case.line,
                 "detail": case.detail,
+                "said": list(case.said),
             }
             for case in report.cases
         ],
@@ -58,10 +59,13 @@ def render_json(report: Report) -> str:
 
 def render(report: Report) -> str:
     """A line for each case and each problem, and their sum."""
-    lines = [
-        f"{case.status.value:8} {case.name}" + (f"  # {case.detail}" if case.detail else "")
-        for case in report.cases
-    ]
+    lines: list[str] = []
+    for case in report.cases:
+        why = f"  # {case.detail}" if case.detail else ""
+        lines += [
+            f"{case.status.value:8} {case.name}{why}",
+            *(f"           {x}" for x in case.said),
+        ]
     lines += [f"problem  {words}" for words in report.problems]
     return text.clean("\n".join([*lines, _sum(report)]) + "\n")
 

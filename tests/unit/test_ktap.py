@@ -535,6 +535,38 @@ def test_a_programs_and_the_kernels_at_once() -> None:
     assert report.good
 
 
+def test_what_a_failed_test_said_is_told() -> None:
+    """KUnit's expectations have lines of their own behind the one with the mark."""
+    report = ktap.parse(
+        b"""\
+[    0.8] KTAP version 1
+[    0.8] 1..1
+[    0.8]     KTAP version 1
+[    0.8]     # Subtest: damon
+[    0.8]     1..3
+[    0.8]     # split: this one goes well
+[    0.8]     ok 1 split
+[    0.8] usb 1-1: no word of a test's
+[    0.8]     # ops: EXPECTATION FAILED at core-kunit.h:342
+[    0.8]     Expected select(c) == 0, but
+[    0.8]         select(c) == -22 (0xea), ok it is not
+[    0.8]     not ok 2 ops
+[    0.8]     not ok 3 silent
+[    0.8] # damon: pass:1 fail:2
+[    0.8] not ok 1 damon
+""".splitlines(keepends=True)
+    )
+    assert {case.name: case.said for case in report.cases} == {
+        "damon/split": (),
+        "damon/ops": (
+            "ops: EXPECTATION FAILED at core-kunit.h:342",
+            "Expected select(c) == 0, but",
+            "select(c) == -22 (0xea), ok it is not",
+        ),
+        "damon/silent": (),
+    }
+
+
 def test_a_log_that_lost_its_beginning() -> None:
     report = read("ok 7 a\nok 8 b\n")
     assert cases(report) == [("a", "passed"), ("b", "passed")]

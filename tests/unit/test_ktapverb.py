@@ -38,14 +38,22 @@ def test_json(tmp_path: Path) -> None:
     assert code == 1
     assert json.loads(text) == {
         "cases": [
-            {"name": "ä", "status": "failed", "line": 3, "detail": ""},
-            {"name": "2", "status": "not-run", "line": 1, "detail": ""},
+            {"name": "ä", "status": "failed", "line": 3, "detail": "", "said": []},
+            {"name": "2", "status": "not-run", "line": 1, "detail": "", "said": []},
         ],
         "plan": 2,
         "complete": False,
         "problems": ["line 2: 2 tests planned, 1 found"],
         "documents": [{"line": 1, "version": "KTAP 1", "plan": 2, "complete": False}],
     }
+
+
+def test_what_a_failed_test_said_stands_below_it(tmp_path: Path) -> None:
+    code, text = examine(tmp_path, "KTAP version 1\n1..1\n# a: no\n#   expected b\nnot ok 1 a\n")
+    assert (code, text.splitlines()[:3]) == (
+        1,
+        ["failed   a", "           a: no", "           expected b"],
+    )
 
 
 def test_what_moves_the_terminals_cursor_or_turns_its_text_is_shown(tmp_path: Path) -> None:
