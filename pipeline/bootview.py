@@ -23,6 +23,7 @@ from pipeline.model import (
 )
 from pipeline.slots import SHAPE, What
 
+OOM = "oom"  # the kind of report
 CONSOLE_LOG = "console.log"  # below a boot's folder
 TAIL_CHARACTERS = 4000
 NOT_STARTED = frozenset({126, 127})  # the shell's: not executable, not found
@@ -268,6 +269,9 @@ def _unanswered(last: Output, result: BootResult) -> Observation:
             waited=last.seconds,
         )
         return _faulty((fault,), result, evidence=str(result.folder), detail=_tail(last))
+    # The kernel itself killed who was to answer: where base does not, that is the patch's.
+    if killed := [each for each in result.findings if each.kind == OOM]:
+        return _broke(result, killed)
     silent = _harness(f"{last.source}: {last.problem or 'no answer'}", result)
     return replace(silent, no_ssh=last.problem.startswith(NO_SSH))
 

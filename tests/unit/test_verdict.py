@@ -623,6 +623,24 @@ def test_a_lost_connection_is_our_fault(pair: Plan) -> None:
     assert "the connection was closed" in case.reason
 
 
+@pytest.mark.parametrize("base_too", [False, True])
+def test_a_connection_that_the_oom_killer_ended_is_the_kernel_s(
+    pair: Plan, *, base_too: bool
+) -> None:
+    """The guest lives on without its sshd: out of memory is the reason, and base decides."""
+    lost = runs.output("hackbench", status=None, problem="the connection broke")
+    change = {
+        "outputs": (lost,),
+        "findings": (runs.finding("oom", "out of memory", fatal=False),),
+    }
+    evidence = runs.change_boot(runs.good_evidence(pair), "patched", change)
+    if base_too:
+        evidence = runs.change_boot(evidence, "base", change)
+    case = judged(pair, evidence)["patched hackbench"]
+    assert case.outcome is (Outcome.BASE_BROKEN if base_too else Outcome.FAILED)
+    assert "during hackbench: out of memory" in case.reason
+
+
 @pytest.mark.parametrize("source", ["hackbench", "slab-orders"])
 def test_numbers_that_cannot_be_read_are_our_fault(pair: Plan, source: str) -> None:
     good = runs.good_evidence(pair)
