@@ -50,7 +50,6 @@ from pipeline.model import (
     KernelPlan,
     Output,
     ProbeSpec,
-    Sample,
     Scenario,
     Stop,
 )
@@ -328,26 +327,13 @@ class Booter:
             name = f"{number:02}-{output.source}.{output.phase.value}.txt"
             results.write(folder / name, output.text)
 
-    def _numbers(
-        self, program: Program, outputs: tuple[Output, ...]
-    ) -> tuple[tuple[Sample, ...], list[str]]:
-        """What the outputs tell, in their order, and what kept numbers from being read. The times
-        of a workload that is counted are no result."""
-        run = program.run
-        readings = {probe.name: probe.readings for probe in program.probes}
-        if run is not None:
-            readings[run.label] = () if run.counted else run.spec.readings
-        read = [metrics.read(readings.get(each.source, ()), each) for each in outputs]
-        samples = [sample for found, _ in read for sample in found]
-        deltas = {probe.name for probe in program.probes if probe.delta}
-        return metrics.differences(samples, deltas), [each for _, bad in read for each in bad]
-
     def _result(
         self, job: BootJob, made: _Made, account: _Account, here: Path, scope: Scope
     ) -> BootResult:
         carried, end = account.carried, account.carried.end
         differences, known = against_shape(made.spec, carried.outputs)
-        samples, problems = self._numbers(made.program, carried.outputs)
+        program = made.program
+        samples, problems = metrics.of_boot(program.readings, program.deltas, carried.outputs)
         told = guesttests.of(
             made.program.run, carried.outputs, made.spec.console, off=_powered_off(carried)
         )

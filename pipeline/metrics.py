@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pipeline.model import Better, Output, Phase, Reading, Sample, Value
@@ -59,6 +59,18 @@ def read(readings: Sequence[Reading], output: Output) -> tuple[tuple[Sample, ...
         tuple(samples.values()),
         tuple(problem(output.source, output.phase, trouble) for trouble in dict.fromkeys(troubles)),
     )
+
+
+def of_boot(
+    readings: Mapping[str, Sequence[Reading]], deltas: Collection[str], outputs: Iterable[Output]
+) -> tuple[tuple[Sample, ...], tuple[str, ...]]:
+    """What a boot's outputs tell, in their order, and what kept numbers from being read.
+
+    `readings`: by source. `deltas`: the sources of which only the growth tells anything.
+    """
+    found = [read(readings.get(each.source, ()), each) for each in outputs]
+    samples = [sample for its, _ in found for sample in its]
+    return differences(samples, deltas), tuple(each for _, bad in found for each in bad)
 
 
 def differences(samples: Iterable[Sample], sources: Collection[str]) -> tuple[Sample, ...]:

@@ -18,7 +18,15 @@ from pipeline.frames import FramedCommand
 from pipeline.guest import Guest, GuestEnd
 from pipeline.image import GuestFile
 from pipeline.keys import Keys
-from pipeline.model import Event, EventResult, EventState, Output, ProbeSpec, WorkloadRun
+from pipeline.model import (
+    Event,
+    EventResult,
+    EventState,
+    Output,
+    ProbeSpec,
+    Reading,
+    WorkloadRun,
+)
 from pipeline.progress import Step
 from pipeline.scope import Scope
 from pipeline.session import Credentials, SshSession
@@ -54,6 +62,20 @@ class Program:
     slower: float = 1.0
     settings: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
+
+    @property
+    def readings(self) -> Mapping[str, tuple[Reading, ...]]:
+        """What is read from the output of each source. The times of a workload that is counted are
+        no result."""
+        found = {probe.name: probe.readings for probe in self.probes}
+        if self.run is not None:
+            found[self.run.label] = () if self.run.counted else self.run.spec.readings
+        return found
+
+    @property
+    def deltas(self) -> frozenset[str]:
+        """The probes of which only the growth tells anything."""
+        return frozenset(probe.name for probe in self.probes if probe.delta)
 
     @property
     def after_events(self) -> bool:

@@ -199,12 +199,15 @@ def test_a_command_that_came_back_late_gives_no_guest_up(tmp_path: Path, scope: 
             time.sleep(0.15)
             return made.kernel.run(command, scope=scope)
 
+    over = threading.Event()
+
     def answers(_: Scope) -> bool:
-        time.sleep(0.2)
+        over.wait(60)  # open until the command is back, however busy the host
         return False
 
     actor = Actor(made.kernel.guest, Late(), made.actor.setting, answers)
     actor.run(":", scope, 5.0)
+    over.set()
     time.sleep(0.3)
     assert not made.kernel.guest.died.is_set()
 
