@@ -5,6 +5,10 @@ kernel/fork.c asks for INIT_USER), and a watch that looks ten times a second com
 a loop of fork(2) on two CPUs takes all 32,768 process ids in 0.3 s. So root makes a cgroup.
 Where that cannot be, in most containers, a kernel from 6.14 on can have fewer process ids in
 the sandbox's namespace (7863dcc72d0f "pid: allow pid_max to be set per pid namespace").
+
+A cgroup counts what it refuses. A namespace does not: there it is known from what shells and make
+say about it. A program that is refused in silence, and lets go before the watch looks, was
+limited all the same, but is not reported.
 """
 
 from __future__ import annotations
@@ -22,6 +26,13 @@ CGROUPS = Path("/sys/fs/cgroup")
 NAME = "ktrial"
 OWN_V1 = re.compile(r"^\d+:pids:(/.*)$", re.M)
 REFUSED = re.compile(r"^max [1-9]", re.M)
+# dash; bash and gcc; make. Others say the same of a pipe that is full (EAGAIN).
+SAID = re.compile(
+    rb"(?::[ ]\d+:[ ]Cannot[ ]fork"
+    rb"|fork:[ ](?:retry:[ ])?Resource[ ]temporarily[ ]unavailable"
+    rb"|^make(?:\[\d+\])?:[ ]\S+:[ ]Resource[ ]temporarily[ ]unavailable)$",
+    re.M,
+)
 REMOVE_SECONDS = 2.0
 SETTING_SECONDS = 5.0
 SPARE = 64  # above what the watch takes for too many, so that it sees them
@@ -37,6 +48,7 @@ class PidCap:
     def __init__(self, processes: int) -> None:
         self._most = processes + SPARE
         self._folder = _cgroup(self._most) if os.geteuid() == 0 else None
+        self._by_ids = False
 
     def confine(self, first: int) -> bool:
         """Whether there is such a limit now. It may take some ms where there is no cgroup."""
@@ -46,16 +58,21 @@ class PidCap:
             with suppress(OSError):
                 (self._folder / "cgroup.procs").write_text(f"{first}\n")
                 return True
-        return _fewer_ids(first, self._most)
+        self._by_ids = _fewer_ids(first, self._most)
+        return self._by_ids
 
     @property
     def reached(self) -> bool:
-        """Whether a process could not be started for it."""
+        """Whether a process could not be started for it, as far as it was counted."""
         try:
             told = (self._folder / "pids.events").read_text() if self._folder else ""
         except OSError:
             return False
         return bool(REFUSED.search(told))
+
+    def reached_in(self, output: bytes) -> bool:
+        """The same of a command that has ended, which said `output`."""
+        return self.reached or (self._by_ids and SAID.search(output) is not None)
 
     def close(self) -> None:
         """Remove the cgroup: its processes are gone, or will be in a moment."""

@@ -237,7 +237,7 @@ def run(
         )
         # Also where it ended well: a shell that goes past what it cannot fork does.
         stopped = done.timed_out or done.stopped
-        return done if stopped else replace(done, stopped=guard.refused())
+        return done if stopped else replace(done, stopped=guard.refused(done.output))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +247,7 @@ class _Guard:
     options: tuple[str, ...] = ()
     descriptors: tuple[int, ...] = ()
     look: Callable[[], str] | None = None
-    refused: Callable[[], str] = str
+    refused: Callable[[bytes], str] = lambda _: ""
 
 
 @contextmanager
@@ -262,7 +262,7 @@ def _guarded(sandbox: Sandbox, limits: Limits | None) -> Iterator[_Guard]:
             options=tuple(word for name, each in named.items() for word in (name, str(each))),
             descriptors=tuple(named.values()),
             look=watch.look,
-            refused=lambda: watch.refused,
+            refused=watch.refused,
         )
 
 

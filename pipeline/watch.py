@@ -50,10 +50,9 @@ class Watch:
         self._first = first
         self._cap.confine(first)
 
-    @property
-    def refused(self) -> str:
-        """What a command had been refused, between one look and the next."""
-        return self._too_many if self._cap.reached else ""
+    def refused(self, output: bytes) -> str:
+        """What a command that said `output` had been refused, between one look and the next."""
+        return self._too_many if self._cap.reached_in(output) else ""
 
     def look(self) -> str:
         """Why it must be stopped, "" where it need not."""
@@ -64,7 +63,8 @@ class Watch:
             found = [name for name in os.listdir(self._proc) if name.isdecimal()]
         except OSError:  # it has just ended
             return ""
-        if len(found) > self._limits.processes:
+        # Those that were refused one may be gone by now, and the rest wait for something else.
+        if len(found) > self._limits.processes or self._cap.reached:
             return self._too_many
         return self._memory(found) or self._disk.look(self._proc, found)
 

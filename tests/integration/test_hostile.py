@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import limits, objectcache, process
+from pipeline import limits, objectcache, pidcap, process
 from pipeline.build import build_kernel, job
 from pipeline.limits import Limits
 from pipeline.model import Build, BuildFailure, ConfigFailure
 from pipeline.scope import Scope
+from pipeline.watch import Watch
 from tests.build_setup import Plain, request
 from tests.conftest import QuietStep
 from tests.hostile import ATTACKS, WAYS, WON, Attack, patch
@@ -132,6 +133,28 @@ def test_attack(host: Host, name: str, way: str) -> None:
     print(f"\n{name} | {way} | {seen}")
     assert WON not in host.log.replace("&& echo WON", "")
     assert host.objects() == before
+    host.check()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="RLIMIT_NPROC limits an ordinary user")
+@pytest.mark.parametrize("cap", ["cgroup", "process ids"])
+def test_refused_process_is_reported_though_the_watch_never_looked(
+    host: Host, cap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell that cannot fork ends, and the recipe goes past that."""
+    folder = pidcap._cgroup(SMALL.processes) if cap == "cgroup" else None
+    if cap == "cgroup":
+        if folder is None or not pidcap._removed(folder):
+            pytest.skip("no cgroup can be made here")
+    elif tuple(map(int, os.uname().release.split(".")[:2])) < (6, 14):
+        pytest.skip("all namespaces have one pid_max")
+    else:
+        monkeypatch.setattr(pidcap, "_cgroup", lambda _: None)
+    assert isinstance(host.build("v5.10", trusted=True), Build)
+    monkeypatch.setattr(Watch, "look", lambda _: "")
+    attack = ATTACKS["start threads without end"]
+    outcome = host.build(patch(host.repository, attack, "Makefile", host.words))
+    judged(attack, outcome, host.log)
     host.check()
 
 
